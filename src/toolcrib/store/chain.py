@@ -67,8 +67,7 @@ _ROW: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
 _TAKE_BACK: Final = "DELETE FROM calls WHERE seq > ? AND seq <= ?"
 _TOGETHER: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
-back; and at each Python's sqlite3 lets another thread have the interpreter. While the writer waits to get it back, each
-call on the event loop wakes it in vain, which costs more than half of the call (bench/dispatch.py, two free cores).
+back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
 _CHAINED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
 _GATHERED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)

@@ -152,7 +152,7 @@ class Redactor:
     def values(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return `value` of each. Short ones without secrets take one look together.
 
-        At each look RE2 lets another thread have the interpreter, and the writer of the store waits to get it back.
+        Each look lets another thread have the interpreter (RE2 does): the writer of the store looks at a batch at once.
         """
         texts = [_short_json(value) for value in values]
         together = b"\n".join(texts)
