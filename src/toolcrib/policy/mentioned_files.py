@@ -15,6 +15,7 @@ So is a name that a program makes up itself. A text that was not read to its end
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from glob import iglob
 from itertools import islice
@@ -36,6 +37,9 @@ _MAX_PLACES: Final = 2_000
 _WILD: Final = regex(r"[*?\[]")
 _SET: Final = regex(r"\[[!^]?(?:\[[:.=]\w+[:.=]\]|\]?[^\]/])[^\]/]*\]")
 """A set of a glob of bash. `fnmatch` reads `[^a]` and `[[:alpha:]]` otherwise."""
+_FED: Final = regex(r"xargs\b.*|parallel\b.*|(?:ba|da|k|z)?sh(?: -\S+)*", re.DOTALL)
+"""Commands that take names from their input: `echo 'cat .env' | sh`, `xargs cat <<< 'a .env'`."""
+_PIECE: Final = regex(r"[^\s'\"`;&|()<>]+")
 _VARIABLE: Final = regex(r"\"?\$\{?(HOME|PWD)\b")
 _UNSEEN: Final = (*UNREAD, "very many ", "braces that ", "a long text that ")
 """Beginnings of doubts about a text that may have words which are not seen."""
@@ -88,8 +92,13 @@ def _names(scripts: Iterable[Script]) -> Iterator[str]:
     As in `if=FILE`, `--file=FILE`, `-d @FILE`, `git show HEAD:FILE`, `-v FOLDER:/data` and `x=FILE; cat $x`.
     """
     for script in scripts:
+        fed = [command for command in script.every() if _FED.fullmatch(command.text())]
+        for command in fed:
+            yield from _PIECE.findall(command.stdin)
         for text in filter(None, map(_text_of, script.words())):
             yield text
+            if fed:
+                yield from _PIECE.findall(text)
             _, sign, value = text.partition("=")
             rest = value if sign else text
             if sign or rest.startswith("@"):

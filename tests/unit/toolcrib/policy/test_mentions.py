@@ -35,6 +35,7 @@ _RULES = Rules([parse_rule("deny", "Read(.env)"), parse_rule("ask", "Edit(//etc/
         "docker run -v ./.env:/x image cat /x",
         "x=.env; cat $x",
         *("for f in .env; do cat $f; done", "a=(.env); cat $a", "read f <<< .env; cat $f", "cat ${x:-.env}"),
+        *("echo 'cat \".env\"' | sh -e", "printf 'a .env' | xargs cat", "xargs cat <<E\na .env\nE"),
         *("f='a.py .env'; cat $f", "bash -c 'x=.env; cat $x'", "select f in {a,.env}; do cat $f; done"),
     ],
 )
