@@ -7,13 +7,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from anyio import to_thread
 
 from ..catalog.success_rates import MEMORY
 from ..config import Settings
 from ..core.context import Context
+from ..core.entry_points import PROGRAM_SESSIONS, installed
 from ..core.services.host import ProgramRequest, ServedTools
 from ..disclosure.settings import seed_tools
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
@@ -30,8 +31,8 @@ from .services.contributions import GuestServices
 
 _logger = logging.getLogger(__name__)
 
-_ProgramServer = Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
-"""Serves the session of a program; the context is the call that starts the program."""
+ProgramSessions = Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
+"""Target of the entry point: serves the session of a program; the context is the call that starts the program."""
 
 
 def make_parts(
@@ -159,19 +160,26 @@ async def _restore_registrations(parts: Parts, slices: Slices) -> None:
         await slices.get(Registrations).restore(rows)
 
 
-def _programs_of(parts: Parts) -> _ProgramServer:
-    """Return the function that serves sessions of a crib to programs; see `server.program_session`."""
+def _programs_of(parts: Parts) -> Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]:
+    """Return the function that serves sessions of a crib to programs; it gives None if no package does."""
 
     @asynccontextmanager
     async def serve(context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:
-        serve_program = await to_thread.run_sync(_program_server)
-        async with serve_program(parts, context, request) as served:
+        sessions = await to_thread.run_sync(_loaded)  # it brings the MCP server
+        if sessions is None:
+            yield None
+            return
+        async with sessions(parts, context, request) as served:
             yield served
 
     return serve
 
 
-def _program_server() -> Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]:
-    from ..server.program_session import serve_program  # above the parts: it brings the MCP server
-
-    return serve_program
+def _loaded() -> ProgramSessions | None:
+    """Return the target of the entry point; None if there is none, or it cannot be loaded."""
+    for point in installed(PROGRAM_SESSIONS):
+        try:
+            return cast("ProgramSessions", point.load())
+        except Exception:  # the code of another package
+            _logger.warning("sessions of programs cannot be served by %s", point.value, exc_info=True)
+    return None

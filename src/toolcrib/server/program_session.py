@@ -46,7 +46,7 @@ _PATH_BYTES: Final = 80
 
 @asynccontextmanager
 async def serve_program(parts: Parts, context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:
-    """Serve the session that a program asks for.
+    """Serve the session that a program asks for; the target of an entry point.
 
     None without Unix sockets, for a caller's session that has ended or has none of these tools, and for one that has
     read what strangers wrote while commands have a network: they could carry data out without a question.
