@@ -185,7 +185,7 @@ def _shown(job: Job) -> dict[str, Any]:
 
 
 def _cells(job: Job) -> tuple[str, ...]:
-    seconds = (job.ended or time.time()) - job.started
+    seconds = max(0.0, (job.ended or time.time()) - job.started)  # a clock that was set back shows none
     latest = job.progress
     progress = (
         "" if latest is None else f"{latest.progress:g}{f'/{latest.total:g}' if latest.total else ''} {latest.message}"
