@@ -4,6 +4,7 @@ Import floors are checked by import-linter and style by ruff (pyproject.toml); t
 """
 
 import ast
+import graphlib
 import importlib
 import itertools
 import json
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
 
 from rig import ROOT
@@ -69,6 +71,15 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 SOURCE_FILES = sorted((ROOT / "src").rglob("*.py"))
 ALL_FILES = sorted(path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_no_modules_import_one_another_in_a_circle_local_imports_included() -> None:
+    packages = sorted(path.parent.name for path in (ROOT / "src").glob("*/__init__.py"))
+    graph = grimp.build_graph(*packages, exclude_type_checking_imports=True, cache_dir=None)
+
+    graphlib.TopologicalSorter(
+        {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    ).prepare()
 
 
 @pytest.mark.slow
