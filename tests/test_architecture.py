@@ -73,9 +73,9 @@ SOURCE_FILES = sorted((ROOT / "src").rglob("*.py"))
 ALL_FILES = sorted(path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
 
 
-def test_no_modules_import_one_another_in_a_circle_local_imports_included() -> None:
+def test_no_modules_import_one_another_in_a_circle_local_and_typing_imports_included() -> None:
     packages = sorted(path.parent.name for path in (ROOT / "src").glob("*/__init__.py"))
-    graph = grimp.build_graph(*packages, exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph(*packages, cache_dir=None)
 
     graphlib.TopologicalSorter(
         {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
