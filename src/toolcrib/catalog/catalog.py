@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OUR_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "subagents", "toolcrib"})
+BUILTIN_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "subagents", "toolcrib"})
 """The sources of the tools that come with Toolcrib or arrive by entry point."""
 
 _MODULUS = 1 << 256
-_WEAK = 20
+_CATEGORY_HITS = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
-_OURS = 0.9
+_BUILTIN_FACTOR = 0.9
 """Factor on the score of a tool that comes with Toolcrib, where the user has some: it comes after equally good ones."""
-_TIED = 5
+_TIE_MARGIN = 5
 """Tools beyond those that are asked for, among which a tie at the end may be settled."""
-_KINDS: tuple[Kind, ...] = ("read", "write", "destructive")
-_ALIKE = 400
+_KINDS_BY_HARM: tuple[Kind, ...] = ("read", "write", "destructive")
+_MAX_COMPARED = 400
 """Names of a large catalog that a wrong one is compared with."""
-_LOOKED_AT: Final = 2000
+_MAX_COMPARED_WHOLE: Final = 2000
 """Of more names than this only some that begin alike, or hold the wrong one, are looked at."""
-_LONGEST = 512
+_MAX_SPELLING_LENGTH = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
-_KEPT: Final = 32
+_MAX_DERIVED_CATALOGS: Final = 32
 """Derived catalogs that are kept: one for each set of pins, a catalog."""
 
 
@@ -203,7 +203,7 @@ class Catalog(Mapping[str, Tool]):
         tool = self.tools.get(name)
         if tool is not None or name in self.withheld:
             return tool
-        meant = self._meant(name)
+        meant = self._names_meant(name)
         return self.tools[meant[0]] if len(meant) == 1 else None
 
     @property
@@ -220,18 +220,19 @@ class Catalog(Mapping[str, Tool]):
 
         Where none is alike, those that a search finds, unless its index has to be built first.
 
-        Above `_LOOKED_AT` names, only those are compared that begin alike or contain `name`: at most `_ALIKE`.
+        Above `_MAX_COMPARED_WHOLE` names, only those are compared that begin alike or contain `name`, at most
+        `_MAX_COMPARED`.
         """
-        meant = [other for other in self._meant(name) if allowed is None or allowed(other)]
-        name = name[:_LONGEST]
-        if len(self.tools) <= _LOOKED_AT:
+        meant = [other for other in self._names_meant(name) if allowed is None or allowed(other)]
+        name = name[:_MAX_SPELLING_LENGTH]
+        if len(self.tools) <= _MAX_COMPARED_WHOLE:
             close = nearest(name, self.tools if allowed is None else filter(allowed, self.tools), n)
         else:
             form = fold(name)
             parts = sorted(self.parts, key=lambda part: name.startswith(part.source) and -len(part.source))
-            for alike in ((part.neighbours(form) for part in parts), (part.holding(name) for part in parts)):
+            for alike in ((part.neighbours(form) for part in parts), (part.names_containing(name) for part in parts)):
                 pairs = (pair for pair in chain.from_iterable(alike) if allowed is None or allowed(pair[1]))
-                if close := nearest_of(name, dict(islice(pairs, _ALIKE)), n):
+                if close := nearest_of(name, dict(islice(pairs, _MAX_COMPARED)), n):
                     break
         if not close and self.is_prepared:
             close = [hit.name for hit in self.search(name.replace("_", " "), n, allowed=allowed)]
@@ -262,17 +263,21 @@ class Catalog(Mapping[str, Tool]):
         def moved(name: str) -> float:
             return (boost(name) if boost is not None else 1.0) * factors.get(name, 1.0)
 
-        found = self._searcher.search(query, k + _TIED, allowed=visible, boost=moved if factors else boost, weak=weak)
+        found = self._searcher.search(
+            query, k + _TIE_MARGIN, allowed=visible, boost=moved if factors else boost, weak=weak
+        )
         runs = ([*run] for _, run in groupby(found, key=lambda hit: (hit.exact, hit.score)))
-        return [hit for run in runs for hit in (run if len(run) == 1 else sorted(run, key=self._tie))][: max(k, 0)]
+        return [hit for run in runs for hit in (run if len(run) == 1 else sorted(run, key=self._tie_break_key))][
+            : max(k, 0)
+        ]
 
-    def _tie(self, hit: Hit) -> tuple[int, int, int]:
+    def _tie_break_key(self, hit: Hit) -> tuple[int, int, int]:
         tool = self.tools[hit.name]
-        number, part = self._numbered[tool.source]
-        return _KINDS.index(tool.kind), number, part.places.get(hit.name, 0)
+        number, part = self._parts_by_source[tool.source]
+        return _KINDS_BY_HARM.index(tool.kind), number, part.places.get(hit.name, 0)
 
     @cached_property
-    def _numbered(self) -> Mapping[str, tuple[int, CatalogPart]]:
+    def _parts_by_source(self) -> Mapping[str, tuple[int, CatalogPart]]:
         return {part.source: (number, part) for number, part in enumerate(self.parts)}
 
     def nearest_categories(
@@ -283,13 +288,13 @@ class Catalog(Mapping[str, Tool]):
         With how many tools each has of those that are `allowed`. Fewer than `n` when the tools that come nearest are of
         fewer; when none comes near at all, the user's own and then the largest ones.
         """
-        hits = self.search(query, _WEAK, allowed=allowed, weak=True)
+        hits = self.search(query, _CATEGORY_HITS, allowed=allowed, weak=True)
         found = dict.fromkeys(category_of(self.tools[hit.name]) for hit in hits)
         counts = self.categories
         if allowed is not None:
             parts = [part for part in self.parts if not found or not found.keys().isdisjoint(part.categories)]
             counts = categories_of(t for part in parts for name, t in part.tools.items() if allowed(name))
-        users = {name for part in self.parts if part.source not in OUR_SOURCES for name in part.categories}
+        users = {name for part in self.parts if part.source not in BUILTIN_SOURCES for name in part.categories}
         names = list(found) or sorted(counts, key=lambda name: (name not in users, -counts[name], name))
         return {name: counts[name] for name in names[:n]}
 
@@ -308,11 +313,11 @@ class Catalog(Mapping[str, Tool]):
 
         Names without a factor are not in it, so that most searches have none to apply.
         """
-        has_users = any(part.source not in OUR_SOURCES for part in self.parts)
+        has_users = any(part.source not in BUILTIN_SOURCES for part in self.parts)
         found: dict[str, float] = {}
         for part in self.parts:
-            if has_users and part.source in OUR_SOURCES:
-                found.update((name, _OURS * part.factors.get(name, 1.0)) for name in part.tools)
+            if has_users and part.source in BUILTIN_SOURCES:
+                found.update((name, _BUILTIN_FACTOR * part.factors.get(name, 1.0)) for name in part.tools)
             else:
                 found.update(part.factors)
         return found
@@ -332,16 +337,16 @@ class Catalog(Mapping[str, Tool]):
         """Whether some entry is a skill."""
         return any(part.has_skills for part in self.parts)
 
-    def _meant(self, name: str) -> Sequence[str]:
+    def _names_meant(self, name: str) -> Sequence[str]:
         """Return the names of the tools that `name` may mean.
 
         A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`. Beside a source
         `a__b`, `a__b/c` is not a tool `b__c` of `a`.
         """
-        folded = fold(name[:_LONGEST])
-        if len(name) > _LONGEST:
+        folded = fold(name[:_MAX_SPELLING_LENGTH])
+        if len(name) > _MAX_SPELLING_LENGTH:
             return ()
-        meant = tuple(other for part in self.parts for other in part.spelled(folded))
+        meant = tuple(other for part in self.parts for other in part.names_spelled(folded))
         if naming.SEPARATOR not in name:
             return meant
         sources = [part.source for part in self.parts if name.startswith(part.source)]
@@ -364,7 +369,7 @@ class PinnedCatalogs:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._made = BoundedMapping[tuple[int, bytes], tuple[Catalog, Catalog]](_KEPT)
+        self._derived_catalogs = BoundedMapping[tuple[int, bytes], tuple[Catalog, Catalog]](_MAX_DERIVED_CATALOGS)
 
     def at(self, catalog: Catalog, versions: Mapping[str, str], name: str, version: str) -> Catalog:
         """Return `catalog` as one call has it that pins the tool `name` by itself, in a session with these pins."""
@@ -380,11 +385,14 @@ class PinnedCatalogs:
             return catalog
         key = (id(catalog), canonical(versions))
         # The first of the two keeps its id from being reused.
-        made = self._made[key] = self._made.get(key) or (catalog, _derived(catalog, versions))
+        made = self._derived_catalogs[key] = self._derived_catalogs.get(key) or (
+            catalog,
+            _derive_catalog(catalog, versions),
+        )
         return made[1]
 
 
-def _derived(catalog: Catalog, versions: Mapping[str, str]) -> Catalog:
+def _derive_catalog(catalog: Catalog, versions: Mapping[str, str]) -> Catalog:
     """Return the catalog with older versions in the place of the pinned tools.
 
     A pin takes the definition of its version. Where only a migration of arguments from that version exists, the newest
@@ -403,14 +411,14 @@ def _derived(catalog: Catalog, versions: Mapping[str, str]) -> Catalog:
             tools[name] = older.renamed(name)
         elif wanted not in tool.migrations:
             del tools[name]
-            withheld[name] = _missing(tool, wanted)
+            withheld[name] = _missing_version(tool, wanted)
     if not changed:
         return catalog
     digest = hashlib.sha256(canonical([catalog.version, sorted(changed)])).hexdigest()
     return Catalog(tools, version=digest[:16], searcher=catalog, withheld=withheld, about=catalog.about)
 
 
-def _missing(tool: Tool, wanted: str) -> Problem:
+def _missing_version(tool: Tool, wanted: str) -> Problem:
     known = [other.version for other in (tool, *tool.older)]
     there = f"there is {', '.join(one or 'none' for one in known)}" if any(known) else "the tool has no versions"
     return Problem(

@@ -23,16 +23,16 @@ from pathlib import Path
 from ..errors import UsageError
 from .ranking.postings import Frozen, Postings, SourceIndex, Stored, load, save
 from .ranking.query import plan
-from .ranking.score import Corpus, Near, Wishes, rank
+from .ranking.score import Corpus, SearchOptions, Similarities, rank
 from .ranking.terms import Document, Hit, IndexEntry, document, squash
 
 __all__ = ["Hit", "Index", "IndexEntry"]
 
 _NUMBER_BITS = 24
-_MOST_TOOLS = 1 << _NUMBER_BITS
+_MAX_TOOLS = 1 << _NUMBER_BITS
 _KEY_BYTES = 5
 _HIGHEST_BYTE = _NUMBER_BITS + 8 * (_KEY_BYTES - 1)
-_AT_ONCE = 4_000
+_NAMES_PER_STEP = 4_000
 """Names that are numbered without letting other threads run."""
 
 
@@ -50,10 +50,10 @@ class Index:
         """`entries` are read at the first use; of several with one name the last counts."""
         if path is not None and not stamp:
             raise UsageError(f"an index kept in {path} needs a stamp: the version of the catalog that it is of")
-        self._waiting: Iterable[IndexEntry] | None = entries
+        self._unread_entries: Iterable[IndexEntry] | None = entries
         self._path = path
         self._stamp = stamp
-        self._take(Stored(Postings([], Frozen()), SourceIndex(), [], array("I"), array("Q"), array("Q")))
+        self._use_stored(Stored(Postings([], Frozen()), SourceIndex(), [], array("I"), array("Q"), array("Q")))
 
     def __len__(self) -> int:
         """Return the number of tools, after building the index if needed."""
@@ -67,15 +67,15 @@ class Index:
 
     def build(self) -> None:
         """Open the file or read the entries, unless that has been done; else the first use does it."""
-        if self._waiting is None:
+        if self._unread_entries is None:
             return
-        waiting, self._waiting = self._waiting, None
+        waiting, self._unread_entries = self._unread_entries, None
         stored = load(self._path, self._stamp) if self._path else None
         if stored is not None:
-            self._take(stored)
+            self._use_stored(stored)
             return
-        stored, again = _read(waiting)
-        self._take(stored)
+        stored, again = _index_entries(waiting)
+        self._use_stored(stored)
         self.update(again)
         if self._path:
             with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ class Index:
         That is word lists, 15 ms, and a look at every word for the first one that no tool has: 0.2 s for 100,000 tools.
         """
         self.search("first")
-        self._corpus.postings.alike("")
+        self._corpus.postings.similar_terms("")
 
     def add(self, entry: IndexEntry) -> None:
         """Add a tool, or read it anew if its name is known."""
@@ -97,8 +97,8 @@ class Index:
         corpus = self._corpus
         number = self._free.pop() if self._free else len(corpus.names)
         if number == len(corpus.names):
-            if number == _MOST_TOOLS:
-                raise UsageError(f"{entry.name}: an index holds at most {_MOST_TOOLS:,} tools")
+            if number == _MAX_TOOLS:
+                raise UsageError(f"{entry.name}: an index holds at most {_MAX_TOOLS:,} tools")
             corpus.names.append("")
             corpus.source_of.append(0)
             self._keys_of.extend((0, 0))
@@ -109,7 +109,7 @@ class Index:
             self._keys_of[2 * number + at] = key
             insort(self._keys, key)
         corpus.number_of[entry.name] = number
-        corpus.resized(1, len(corpus.postings.pairs(number)))
+        corpus.count_changed(1, len(corpus.postings.pairs(number)))
 
     def remove(self, name: str) -> None:
         """Remove a tool; raises `UsageError` when the name is unknown."""
@@ -125,7 +125,7 @@ class Index:
         for key in self._keys_of[2 * number : 2 * number + 2]:
             del self._keys[bisect_left(self._keys, key)]
         self._free.append(number)
-        corpus.resized(-1, terms)
+        corpus.count_changed(-1, terms)
 
     def update(self, added: Iterable[IndexEntry] = (), removed: Iterable[str] = ()) -> None:
         """Remove, then add; each as its own method does."""
@@ -141,7 +141,7 @@ class Index:
         *,
         allowed: Callable[[str], bool] | None = None,
         boost: Callable[[str], float] | None = None,
-        near: Near | None = None,
+        near: Similarities | None = None,
         weak: bool = False,
     ) -> list[Hit]:
         """Return the best `k` tools at most, best first: only `allowed` ones, and none without a match.
@@ -152,11 +152,11 @@ class Index:
         """
         self.build()
         intent, names = plan(query), self._corpus.names
-        exact = self._named(intent.whole)
-        mentioned = {number for word in intent.mentioned for number in self._named(word)}
+        exact = self._numbers_named(intent.whole)
+        mentioned = {number for word in intent.mentioned for number in self._numbers_named(word)}
         also = {names[number]: number for number in exact | mentioned}
-        wishes = Wishes(allowed=allowed, boost=boost, near=near, weak=weak)
-        ranked = rank(self._corpus, intent, k, also=also, wishes=wishes)
+        options = SearchOptions(allowed=allowed, boost=boost, near=near, weak=weak)
+        ranked = rank(self._corpus, intent, k, also=also, options=options)
         ranked.sort(key=lambda one: (one.number not in exact, one.number not in mentioned))
         return [Hit(name=names[one.number], score=one.score, exact=one.number in exact) for one in ranked[: max(k, 0)]]
 
@@ -170,10 +170,10 @@ class Index:
             now = self._compacted()
         save(path, stamp, now)
 
-    def _take(self, stored: Stored) -> None:
+    def _use_stored(self, stored: Stored) -> None:
         names, numbers = stored.names, dict[str, int]()
-        for start in range(0, len(names), _AT_ONCE):
-            numbers.update(zip(names[start : start + _AT_ONCE], range(start, len(names)), strict=False))
+        for start in range(0, len(names), _NAMES_PER_STEP):
+            numbers.update(zip(names[start : start + _NAMES_PER_STEP], range(start, len(names)), strict=False))
         self._corpus = Corpus(
             postings=stored.postings,
             sources=stored.sources,
@@ -192,7 +192,7 @@ class Index:
 
         Numbers of removed tools are free for new ones while the index lives; a file has none.
         """
-        corpus, mask = self._corpus, _MOST_TOOLS - 1
+        corpus, mask = self._corpus, _MAX_TOOLS - 1
         live = [number for number, name in enumerate(corpus.names) if name]
         keys_of = array("Q")
         for fresh, number in enumerate(live):
@@ -202,11 +202,11 @@ class Index:
             corpus.sources,
             [corpus.names[number] for number in live],
             array("I", (corpus.source_of[number] for number in live)),
-            _sorted(keys_of),
+            _sort_keys(keys_of),
             keys_of,
         )
 
-    def _named(self, squashed: str) -> set[int]:
+    def _numbers_named(self, squashed: str) -> set[int]:
         """Return the numbers of the tools with this full or leaf name.
 
         Names are found by a hash of their squashed form: the upper 40 bits of a key; the lower 24 are the tool's
@@ -214,14 +214,14 @@ class Index:
         """
         if not squashed:
             return set()
-        key, keys = _hashed(squashed), self._keys
+        key, keys = _name_hash(squashed), self._keys
         found: set[int] = set()
-        for at in range(bisect_left(keys, key), min(bisect_left(keys, key + _MOST_TOOLS), len(keys))):
-            found.add(keys[at] & _MOST_TOOLS - 1)
+        for at in range(bisect_left(keys, key), min(bisect_left(keys, key + _MAX_TOOLS), len(keys))):
+            found.add(keys[at] & _MAX_TOOLS - 1)
         return found
 
 
-def _read(entries: Iterable[IndexEntry]) -> tuple[Stored, list[IndexEntry]]:
+def _index_entries(entries: Iterable[IndexEntry]) -> tuple[Stored, list[IndexEntry]]:
     """Return the index of `entries`, each let go once it is read, and those of a name that was there before."""
     sources, postings, names, again = SourceIndex(), Postings([], Frozen()), dict[str, None](), list[IndexEntry]()
     keys_of, source_of = array("Q"), array("I")
@@ -237,10 +237,10 @@ def _read(entries: Iterable[IndexEntry]) -> tuple[Stored, list[IndexEntry]]:
             yield document(entry)
 
     postings.fill(documents())
-    return Stored(postings, sources, list(names), source_of, _sorted(keys_of), keys_of), again
+    return Stored(postings, sources, list(names), source_of, _sort_keys(keys_of), keys_of), again
 
 
-def _sorted(keys: array[int]) -> array[int]:
+def _sort_keys(keys: array[int]) -> array[int]:
     """Return keys in order: by their highest byte first, since sorting 200,000 at once holds other threads up."""
     shares: list[list[int]] = [[] for _ in range(256)]
     for key in keys:
@@ -254,10 +254,10 @@ def _sorted(keys: array[int]) -> array[int]:
 
 def _keys(entry: IndexEntry, number: int) -> tuple[int, int]:
     """Return the keys of the full and the leaf name: a hash above, the tool's number below."""
-    leaf = _hashed(squash(entry.leaf)) | number
-    return leaf if entry.name == entry.leaf else _hashed(squash(entry.name)) | number, leaf
+    leaf = _name_hash(squash(entry.leaf)) | number
+    return leaf if entry.name == entry.leaf else _name_hash(squash(entry.name)) | number, leaf
 
 
-def _hashed(squashed: str) -> int:
+def _name_hash(squashed: str) -> int:
     """Return a hash in the upper bits. Two names of one hash would count as one: at 40 bits, once in 10^12 pairs."""
     return int.from_bytes(blake2b(squashed.encode(), digest_size=_KEY_BYTES).digest()) << _NUMBER_BITS

@@ -21,7 +21,7 @@ MAX_NAME: Final = 40
 MAX_WHOLE: Final = 128
 """Characters of a name in MCP."""
 SEPARATOR: Final = "__"
-_DIGEST: Final = 8
+_DIGEST_LENGTH: Final = 8
 _FORBIDDEN = regex(r"[^A-Za-z0-9_-]+")
 _START = regex(r"^[^A-Za-z_]")
 
@@ -50,5 +50,5 @@ def shortened(name: str, source: str, local: str, most: int = MAX_NAME) -> str:
     name = portable(name)
     if len(name) <= most:
         return name
-    digest = hashlib.sha256(f"{source}\0{local}".encode()).hexdigest()[:_DIGEST]
-    return f"{name[: most - _DIGEST - 1].rstrip('_-')}_{digest}"
+    digest = hashlib.sha256(f"{source}\0{local}".encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{name[: most - _DIGEST_LENGTH - 1].rstrip('_-')}_{digest}"

@@ -25,7 +25,7 @@ class Overlay:
         self._lower = lower
         self._own = Registry()
         self._catalog: Catalog | None = None
-        self._seen: tuple[Catalog, Catalog] | None = None
+        self._merged_from: tuple[Catalog, Catalog] | None = None
 
     def put(self, source: str, tools: Iterable[Tool], withheld: Mapping[str, Problem] | None = None) -> None:
         """Replace the listing of `source` for this instance alone; names are taken as they are.
@@ -60,7 +60,12 @@ class Overlay:
     def catalog(self) -> Catalog:
         """Both layers as one snapshot; the same object until one of them changes."""
         below, own = self._lower.catalog, self._own.catalog
-        if self._catalog is None or self._seen is None or self._seen[0] is not below or self._seen[1] is not own:
+        if (
+            self._catalog is None
+            or self._merged_from is None
+            or self._merged_from[0] is not below
+            or self._merged_from[1] is not own
+        ):
             extra = {name: tool for name, tool in own.tools.items() if name not in below.tools}
             total = digest_sum(self._lower.total, added=extra.values())
             self._catalog = Catalog(
@@ -70,7 +75,7 @@ class Overlay:
                 withheld={**own.withheld, **below.withheld},
                 about={**below.about, **own.about},
             )
-            self._seen = (below, own)
+            self._merged_from = (below, own)
         return self._catalog
 
     @property

@@ -1,7 +1,7 @@
 """The tools of one source in a catalog, with what a catalog must know of them together.
 
 A catalog is made anew at every change; its parts are kept until their own source changes, so that a change costs by the
-size of the source and not by that of the catalog. `PlacedTools` are the tools of all parts by name: a snapshot of them
+size of the source and not by that of the catalog. `ToolTable` are the tools of all parts by name: a snapshot of them
 costs as much as has changed.
 """
 
@@ -21,18 +21,18 @@ from . import names as naming
 
 _DEPRECATED: Final = 0.5
 """Factor on the score of a deprecated tool: it comes after equally good matches."""
-_UNABLE: Final = 0.5
+_UNAVAILABLE: Final = 0.5
 """Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
 
-_STEP: Final = 200
+_STEP_TOOLS: Final = 200
 """Tools that are prepared in one step: about a millisecond."""
-_RULES: Final = 64
+_MAX_RULE_SETS: Final = 64
 """Sets of rules whose denied tools are remembered: sessions with rules of their own have their own."""
-_NEIGHBOURS: Final = 200
+_MAX_NEIGHBOURS: Final = 200
 """Names before a wrong one in the alphabet, and after it, that it is compared with."""
-_COPIED: Final = 2_000
+_MAX_COPIED_WHOLE: Final = 2_000
 """Tools of which all are copied at each change, in 0.1 ms."""
-_APART: Final = 64
+_MAX_CHANGED_SHARE: Final = 64
 """Of more tools, this part of them may have changed before all are copied again."""
 
 
@@ -52,7 +52,7 @@ class CatalogPart:
         """Return the names of the tools that `denies` is true of; it is remembered, as to ask takes 4 µs a tool."""
         found = self._denied.get(denies)
         if found is None:
-            if len(self._denied) >= _RULES:
+            if len(self._denied) >= _MAX_RULE_SETS:
                 self._denied.clear()
             found = frozenset(name for name, tool in self.tools.items() if denies(tool))
             self._denied[denies] = found
@@ -86,7 +86,7 @@ class CatalogPart:
         """Factors on the scores of tools that come after others of equal fit, by name."""
         found: dict[str, float] = {}
         for name, tool in self.tools.items():
-            factor = (_DEPRECATED if tool.deprecated else 1.0) * (_UNABLE if tool.availability.missing else 1.0)
+            factor = (_DEPRECATED if tool.deprecated else 1.0) * (_UNAVAILABLE if tool.availability.missing else 1.0)
             if factor != 1.0:
                 found[name] = factor
         return found
@@ -98,13 +98,13 @@ class CatalogPart:
 
     @cached_property
     def spellings(self) -> Mapping[str, str | tuple[str, ...]]:
-        """The tool that a folded name may mean, or the tools, by every form of their names; see `spelled`."""
-        return build_at_once(self._spell())
+        """The tool that a folded name may mean, or the tools, by every form of their names; see `names_spelled`."""
+        return build_at_once(self._build_spellings())
 
-    def _spell(self) -> Generator[None, None, dict[str, str | tuple[str, ...]]]:
+    def _build_spellings(self) -> Generator[None, None, dict[str, str | tuple[str, ...]]]:
         found: dict[str, str | tuple[str, ...]] = {}
         tools = iter(self.tools.values())
-        while some := tuple(islice(tools, _STEP)):
+        while some := tuple(islice(tools, _STEP_TOOLS)):
             self._add_spellings(some, found)
             yield
         return found
@@ -124,7 +124,7 @@ class CatalogPart:
             if known is not name and name not in (several := (known,) if isinstance(known, str) else known):
                 found[form] = (*several, name)
 
-    def spelled(self, form: str) -> tuple[str, ...]:
+    def names_spelled(self, form: str) -> tuple[str, ...]:
         """Return the names of the tools that a folded name may mean.
 
         Two names for one form mean that it is ambiguous within this source.
@@ -133,7 +133,7 @@ class CatalogPart:
         return (found,) if isinstance(found, str) else found
 
     @cached_property
-    def _folded(self) -> tuple[list[str], list[str]]:
+    def _folded_names(self) -> tuple[list[str], list[str]]:
         """The folded names in order, and the name of each."""
         same = {form: form for form in self.spellings}  # their strings, not others that are equal
         forms = (same.get(form, form) for form in fold_all(self.tools))
@@ -141,29 +141,31 @@ class CatalogPart:
         return [folded for folded, _ in pairs], [name for _, name in pairs]
 
     @cached_property
-    def _text(self) -> str:
+    def _joined_names(self) -> str:
         return "\n".join(("", *self.tools, ""))
 
     def prepare(self) -> Generator[None, None, None]:
         """Compute what the first unknown name and the first search would wait for, in steps."""
         if "spellings" not in self.__dict__:
-            self.spellings = yield from self._spell()
-        for name in ("_folded", "_text", "core", "factors", "has_conditions", "has_skills"):
+            self.spellings = yield from self._build_spellings()
+        for name in ("_folded_names", "_joined_names", "core", "factors", "has_conditions", "has_skills"):
             getattr(self, name)
             yield
 
     def neighbours(self, form: str) -> Iterator[tuple[str, str]]:
         """Yield folded name and name of the tools that begin like a folded name, the nearest in the alphabet."""
-        folded, names = self._folded
+        folded, names = self._folded_names
         place, start = bisect_left(folded, form), form[:2]
-        for at in range(max(place - _NEIGHBOURS, bisect_left(folded, start)), min(place + _NEIGHBOURS, len(folded))):
+        for at in range(
+            max(place - _MAX_NEIGHBOURS, bisect_left(folded, start)), min(place + _MAX_NEIGHBOURS, len(folded))
+        ):
             if not folded[at].startswith(start):
                 break
             yield folded[at], names[at]
 
-    def holding(self, name: str) -> Iterator[tuple[str, str]]:
+    def names_containing(self, name: str) -> Iterator[tuple[str, str]]:
         """Yield folded name and name of the tools whose names hold `name`."""
-        text, at = self._text, self._text.find(name) if name else -1
+        text, at = self._joined_names, self._joined_names.find(name) if name else -1
         while at >= 0:
             end = text.find("\n", at)
             other = text[text.rfind("\n", 0, at) + 1 : end]
@@ -171,22 +173,22 @@ class CatalogPart:
             at = text.find(name, end)
 
 
-class PlacedTools:
+class ToolTable:
     """The tools of now, and the last whole copy with what has changed since. Used from one event loop.
 
         _copied     all tools at an earlier moment, one dictionary
-        _changed    what came, went or changed since: `_PartedTools` looks here first
+        _changed    what came, went or changed since: `_ToolSnapshot` looks here first
         _copying    a new copy, made in slices of the event loop once a 64th of the tools has changed
 
-    Up to `_COPIED` tools are simply copied whole.
+    Up to `_MAX_COPIED_WHOLE` tools are simply copied whole.
     """
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
         """The tools of now; changed by `put` and `pop` alone."""
-        self._copied: Mapping[str, Tool] = {}
+        self._base_tools: Mapping[str, Tool] = {}
         """All tools at an earlier moment."""
-        self._changed: dict[str, Tool | None] = {}
+        self._changed_tools: dict[str, Tool | None] = {}
         """Tools that were added, removed (None) or changed since."""
         self._copying: asyncio.Future[None] | None = None
         self._changed_meanwhile: dict[str, Tool | None] = {}
@@ -205,40 +207,40 @@ class PlacedTools:
 
     def snapshot(self, parts: Sequence[CatalogPart]) -> Mapping[str, Tool]:
         """Return all tools in the order of `parts`, with look-ups in one dictionary unless little of many changed."""
-        if len(self.tools) > _COPIED:
-            is_much = len(self._changed) * _APART >= len(self.tools)
-            if is_much and self._copying is None and len(self._copied) * 2 > len(self.tools) and has_loop():
+        if len(self.tools) > _MAX_COPIED_WHOLE:
+            is_much = len(self._changed_tools) * _MAX_CHANGED_SHARE >= len(self.tools)
+            if is_much and self._copying is None and len(self._base_tools) * 2 > len(self.tools) and has_loop():
                 self._copying = asyncio.ensure_future(self._copy_in_slices(parts))
             if self._copying is not None or not is_much:
-                return _PartedTools(parts, self._copied, dict(self._changed))
-        self._copied = build_at_once(_copied(parts))
-        self._changed.clear()
-        return self._copied
+                return _ToolSnapshot(parts, self._base_tools, dict(self._changed_tools))
+        self._base_tools = build_at_once(_copy_tools(parts))
+        self._changed_tools.clear()
+        return self._base_tools
 
     def _note(self, name: str, tool: Tool | None) -> None:
-        self._changed[name] = tool
+        self._changed_tools[name] = tool
         if self._copying is not None:
             self._changed_meanwhile[name] = tool
 
     async def _copy_in_slices(self, parts: Sequence[CatalogPart]) -> None:
         try:
-            self._copied = await build_in_slices(_copied(parts))
-            self._changed = self._changed_meanwhile
+            self._base_tools = await build_in_slices(_copy_tools(parts))
+            self._changed_tools = self._changed_meanwhile
         finally:
             self._copying, self._changed_meanwhile = None, {}
 
 
-def _copied(parts: Iterable[CatalogPart]) -> Generator[None, None, dict[str, Tool]]:
+def _copy_tools(parts: Iterable[CatalogPart]) -> Generator[None, None, dict[str, Tool]]:
     tools: dict[str, Tool] = {}
     for part in parts:
         items = iter(part.tools.items())
-        while some := tuple(islice(items, _COPIED)):
+        while some := tuple(islice(items, _MAX_COPIED_WHOLE)):
             tools.update(some)
             yield
     return tools
 
 
-class _PartedTools(Mapping[str, Tool]):
+class _ToolSnapshot(Mapping[str, Tool]):
     """The tools of some parts, in their order: what was there before, and what changed since. Immutable.
 
     One dictionary of 100,000 tools takes 15 ms to copy, most of it to reach the tools in memory, and this 0.1 ms.
@@ -249,15 +251,15 @@ class _PartedTools(Mapping[str, Tool]):
     ) -> None:
         """`before` and `changed` (None: gone) are taken over and must not be changed afterwards."""
         self._parts = parts
-        self._before = before
-        self._changed = changed
+        self._base_tools = before
+        self._changed_tools = changed
         self._count = sum(len(part.tools) for part in parts)
 
     def __getitem__(self, name: str) -> Tool:
         """Return the tool of this name."""
-        if name not in self._changed:
-            return self._before[name]
-        tool = self._changed[name]
+        if name not in self._changed_tools:
+            return self._base_tools[name]
+        tool = self._changed_tools[name]
         if tool is None:
             raise KeyError(name)
         return tool
@@ -272,14 +274,14 @@ class _PartedTools(Mapping[str, Tool]):
 
     def values(self) -> ValuesView[Tool]:
         """Return the tools."""
-        return _Tools(self, self._parts)
+        return _SnapshotValues(self, self._parts)
 
     def items(self) -> ItemsView[str, Tool]:
         """Return the names and tools."""
-        return _Items(self, self._parts)
+        return _SnapshotItems(self, self._parts)
 
 
-class _Tools(ValuesView[Tool]):
+class _SnapshotValues(ValuesView[Tool]):
     """Tools of all parts, without a look-up for each."""
 
     def __init__(self, mapping: Mapping[str, Tool], parts: Sequence[CatalogPart]) -> None:
@@ -290,7 +292,7 @@ class _Tools(ValuesView[Tool]):
         return chain.from_iterable(part.tools.values() for part in self._parts)
 
 
-class _Items(ItemsView[str, Tool]):
+class _SnapshotItems(ItemsView[str, Tool]):
     """Names and tools of all parts, without a look-up for each."""
 
     def __init__(self, mapping: Mapping[str, Tool], parts: Sequence[CatalogPart]) -> None:

@@ -26,10 +26,10 @@ from ..core.tool import Tool
 from ..errors import ConfigError
 from .preflight import findings
 
-_SHOWN: Final = 3
+_MAX_FINDINGS_SHOWN: Final = 3
 """Findings of one definition that a report lists."""
 
-_VERSION: Final = 1
+_LOCK_VERSION: Final = 1
 
 
 class Review(Struct, frozen=True, kw_only=True):
@@ -77,23 +77,23 @@ def difference(reviewed: Mapping[str, Any], listed: Mapping[str, Any]) -> str:
 
     Every line of it is safe to display: invisible characters are escaped.
     """
-    before, after = (_lines(definition) for definition in (reviewed, listed))
+    before, after = (_yaml_lines(definition) for definition in (reviewed, listed))
     return "\n".join(difflib.unified_diff(before, after, "reviewed", "listed now", lineterm=""))
 
 
-def _lines(definition: Mapping[str, Any]) -> list[str]:
+def _yaml_lines(definition: Mapping[str, Any]) -> list[str]:
     """Return a definition as lines of YAML: keys in one order, long text by its own lines and sentences."""
     plain = loads(canonical(definition))
-    text = yaml.safe_dump(_readable(plain), allow_unicode=True, sort_keys=True, width=100)
+    text = yaml.safe_dump(_split_texts(plain), allow_unicode=True, sort_keys=True, width=100)
     return [escape(line) for line in text.split("\n")[:-1]]
 
 
-def _readable(value: Any) -> Any:
+def _split_texts(value: Any) -> Any:
     """Return JSON with text of several lines as a list of them: a diff then shows the line that changed, whole."""
     if isinstance(value, dict):
-        return {escape(key): _readable(inner) for key, inner in cast("dict[str, Any]", value).items()}
+        return {escape(key): _split_texts(inner) for key, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_readable(inner) for inner in cast("list[Any]", value)]
+        return [_split_texts(inner) for inner in cast("list[Any]", value)]
     if isinstance(value, str) and "\n" in value:
         return [escape(line) for line in value.split("\n")]
     return escape(value) if isinstance(value, str) else value
@@ -157,7 +157,7 @@ def reviewing(
 def _problem(source: str, tool: Tool, flagged: Sequence[str], *, code: str, changed: bool, how: str) -> Problem:
     state = "in use (guard is off)" if code.startswith("unreviewed") else "withheld"
     what = "its definition is not the one that was reviewed" if changed else "its definition has not been reviewed"
-    what = "; ".join((what, *flagged[:_SHOWN]))
+    what = "; ".join((what, *flagged[:_MAX_FINDINGS_SHOWN]))
     return Problem(
         source=source,
         tool=tool.local_name,
@@ -190,7 +190,7 @@ class Lock(Struct, frozen=True, kw_only=True):
 def write_lock(lock: Lock) -> bytes:
     """Return the text of the file: JSON, the same for the same lock, with a line for every value."""
     sources = {name: {"files": source.files, "tools": source.tools} for name, source in lock.sources.items()}
-    text = json.dumps({"toolcrib_lock": _VERSION, "sources": sources}, indent=2, sort_keys=True, ensure_ascii=True)
+    text = json.dumps({"toolcrib_lock": _LOCK_VERSION, "sources": sources}, indent=2, sort_keys=True, ensure_ascii=True)
     return f"{text}\n".encode()
 
 
@@ -201,15 +201,17 @@ def read_lock(content: bytes, file: str) -> Lock:
     except ValueError as error:
         raise ConfigError(f"no JSON: {error}", file=file) from None
     root = as_mapping(given)
-    if root.get("toolcrib_lock") != _VERSION:
-        raise ConfigError(f"no lock of version {_VERSION}; `toolcrib lock` writes one", file=file, key="toolcrib_lock")
+    if root.get("toolcrib_lock") != _LOCK_VERSION:
+        raise ConfigError(
+            f"no lock of version {_LOCK_VERSION}; `toolcrib lock` writes one", file=file, key="toolcrib_lock"
+        )
     sources: dict[str, LockedSource] = {}
-    for name, source in _mapping(root.get("sources"), file, "sources").items():
-        locked_source = _mapping(source, file, f"sources.{name}")
-        tools = _mapping(locked_source.get("tools"), file, f"sources.{name}.tools")
-        files = _mapping(locked_source.get("files"), file, f"sources.{name}.files")
+    for name, source in _require_mapping(root.get("sources"), file, "sources").items():
+        locked_source = _require_mapping(source, file, f"sources.{name}")
+        tools = _require_mapping(locked_source.get("tools"), file, f"sources.{name}.tools")
+        files = _require_mapping(locked_source.get("files"), file, f"sources.{name}.files")
         sources[name] = LockedSource(
-            tools={tool: _mapping(seen, file, f"sources.{name}.tools.{tool}") for tool, seen in tools.items()},
+            tools={tool: _require_mapping(seen, file, f"sources.{name}.tools.{tool}") for tool, seen in tools.items()},
             files={path: str(digest) for path, digest in files.items()},
         )
     return Lock(sources=sources)
@@ -222,27 +224,27 @@ def compare(locked: Lock, found: Lock) -> Iterator[str]:
         if before is None or after is None:
             yield f"source {name}: {'not in the lock' if before is None else 'in the lock, but missing'}"
             continue
-        yield from _files(name, before.files, after.files)
+        yield from _file_differences(name, before.files, after.files)
         for tool in sorted(set(before.tools) | set(after.tools)):
             if tool not in before.tools or tool not in after.tools:
                 yield f"{name}/{tool}: {'not in the lock' if tool not in before.tools else 'in the lock, but missing'}"
-            elif text := difference(before.tools[tool], _comparable(after.tools[tool], before.tools[tool])):
+            elif text := difference(before.tools[tool], _without_new_address(after.tools[tool], before.tools[tool])):
                 yield f"{name}/{tool}:\n{text}"
 
 
-def _comparable(listed: Mapping[str, Any], locked: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_new_address(listed: Mapping[str, Any], locked: Mapping[str, Any]) -> Mapping[str, Any]:
     """Leave out the address where the lock is of a version that noted none."""
     return listed if "address" in locked else {key: value for key, value in listed.items() if key != "address"}
 
 
-def _files(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def _file_differences(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     for path in sorted(set(before) | set(after)):
         if before.get(path) != after.get(path):
             what = "changed" if path in before and path in after else "is new" if path in after else "is gone"
             yield f"source {name}: {path} {what}"
 
 
-def _mapping(given: Any, file: str, key: str) -> Mapping[str, Any]:
+def _require_mapping(given: Any, file: str, key: str) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         raise ConfigError("a mapping was expected", file=file, key=key)
     return cast("Mapping[str, Any]", given)

@@ -19,7 +19,7 @@ from ..core.sanitize import escape, is_hidden
 from ..core.similar import fold
 from ..core.tool import Tool
 
-_LOOKS_LIKE: Final = str.maketrans(
+_LATIN_LOOK_ALIKES: Final = str.maketrans(
     "аеорсухіјѕԁһӏԛԝвнкмтΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅοανρυιɡɑℓ",
     "aeopcyxijsdhlqwbhkmtABEZHIKMNOPTYXABEKMHOPCTYXIJSoavpuigal",
 )
@@ -28,31 +28,31 @@ _LOOKS_LIKE: Final = str.maketrans(
 _JOINER: Final = "\u200d"
 _SPACES: Final = "\n\r\t"
 
-_SHOWN: Final = 80
+_MAX_QUOTED_LENGTH: Final = 80
 """Characters of a text that a finding quotes."""
-_LONGEST: Final = 100_000
+_MAX_TEXT_LENGTH: Final = 100_000
 """Characters of one text that are read; the sources cut longer ones before."""
 
 _EARLIER: Final = r"(?:previous|prior|earlier|preceding|above|other|existing|system|your)"
-_SAID: Final = r"(?:instructions?|prompts?|rules|guidelines|directions|directives)"
+_INSTRUCTIONS: Final = r"(?:instructions?|prompts?|rules|guidelines|directions|directives)"
 _USING: Final = r"(?:using|calling|invoking|running)"
-_NEAR: Final = r"[^.\n]{0,80}"
-_SECRET: Final = r"(?:\.ssh/|id_rsa|id_ed25519|\.aws/credentials|\.cursor/mcp\.json|/etc/(?:passwd|shadow))"
+_SAME_SENTENCE: Final = r"[^.\n]{0,80}"
+_SECRET_FILE: Final = r"(?:\.ssh/|id_rsa|id_ed25519|\.aws/credentials|\.cursor/mcp\.json|/etc/(?:passwd|shadow))"
 _ORDERS: Final = tuple(
     regex(pattern, re.IGNORECASE)
     for pattern in (
-        rf"\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|the|of)\s+){{0,3}}{_EARLIER}\s+{_SAID}\b",
+        rf"\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|the|of)\s+){{0,3}}{_EARLIER}\s+{_INSTRUCTIONS}\b",
         r"\b(?:do\s+not|don'?t|never)\s+(?:ever\s+)?(?:tell|inform|notify|alert|warn)\s+(?:this\s+to\s+)?the\s+(?:user|human)\b",
         r"\b(?:do\s+not|don'?t|never)\s+(?:mention|reveal|disclose)\s[^.\n]{0,60}\bto\s+the\s+(?:user|human)\b",
         r"\bwithout\s+(?:telling|informing|notifying|alerting|asking)\s+the\s+(?:user|human)\b",
         r"<\s*/?\s*(?:important|system|secret|hidden|critical)\s*>",
-        rf"\b(?:before|prior\s+to|after)\s+{_USING}\s+(?:any|every|each)\s+(?:other\s+)?tools?\b{_NEAR}\b(?:must|always|first)\b",
-        rf"\b(?:read|open|cat|send|upload|include)\b[^.\n]{{0,60}}{_SECRET}",
+        rf"\b(?:before|prior\s+to|after)\s+{_USING}\s+(?:any|every|each)\s+(?:other\s+)?tools?\b{_SAME_SENTENCE}\b(?:must|always|first)\b",
+        rf"\b(?:read|open|cat|send|upload|include)\b[^.\n]{{0,60}}{_SECRET_FILE}",
     )
 )
 """Sentences that are addressed to the model and are about something else than the tool."""
 _PERSON: Final = ("user", "human")
-_WORDS_OF: Final = (
+_WORDS_OF_ORDERS: Final = (
     ("ignore", "disregard", "forget", "override", "bypass"),
     *(_PERSON,) * 3,
     ("<",),
@@ -63,14 +63,14 @@ _WORDS_OF: Final = (
 _ESCAPES: Final = ("\\u", "\\b", "\\f")
 """JSON escapes of the invisible ASCII characters."""
 
-_ALIKE: Final = str.maketrans("01i\u0131|", "ollll")
-_PAIRS: Final = (("rn", "m"), ("vv", "w"))
-_EDITS: Final = 2
+_LOOK_ALIKE_SIGNS: Final = str.maketrans("01i\u0131|", "ollll")
+_LOOK_ALIKE_PAIRS: Final = (("rn", "m"), ("vv", "w"))
+_MAX_EDITS: Final = 2
 """Letters that may differ from one of our own names (security.md T3)."""
-_LONG: Final = 8
+_MIN_LONG_NAME: Final = 8
 """Length from which a name that nearly equals another one looks deliberate."""
-_OURS: Final = "Toolcrib"
-_NAMES_KEPT: Final = 16_384
+_PRODUCT: Final = "Toolcrib"
+_MAX_CACHED_NAMES: Final = 16_384
 """Names whose looks are remembered: a catalog that changes has nearly the same ones."""
 
 
@@ -79,13 +79,13 @@ def findings(tool: Tool) -> tuple[str, ...]:
 
     Ordinary definitions, nearly all, are known from one look at their JSON (`_is_ordinary`).
     """
-    found = dict.fromkeys(_of_name(tool.local_name))
+    found = dict.fromkeys(_name_findings(tool.local_name))
     parts = {"title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
     parts = {**parts, "outputSchema": tool.output_schema, "_meta": tool.meta}
     if _is_ordinary(parts):
         return tuple(found)
-    for place, text in _texts(parts, ""):
-        found.update(dict.fromkeys(_of_text(place, text[:_LONGEST])))
+    for place, text in _texts_with_places(parts, ""):
+        found.update(dict.fromkeys(_text_findings(place, text[:_MAX_TEXT_LENGTH])))
     return tuple(found)
 
 
@@ -97,25 +97,29 @@ def _is_ordinary(parts: Mapping[str, Any]) -> bool:
         return False
     if not written.isascii() or any(map(written.__contains__, _ESCAPES)):
         return False
-    orders = [order for order, words in zip(_ORDERS, _WORDS_OF, strict=True) if any(map(written.__contains__, words))]
+    orders = [
+        order for order, words in zip(_ORDERS, _WORDS_OF_ORDERS, strict=True) if any(map(written.__contains__, words))
+    ]
     if not orders:
         return True
-    whole = "\n.\n".join([text for _, text in _texts(parts, "")])  # no order goes on behind a stop and a line
+    whole = "\n.\n".join(
+        [text for _, text in _texts_with_places(parts, "")]
+    )  # no order goes on behind a stop and a line
     return not any(order.search(whole) for order in orders)
 
 
 def text_findings(place: str, text: str) -> tuple[str, ...]:
     """Return the findings of one text, such as a server's instructions; `place` names its location."""
-    return tuple(_of_text(place, text[:_LONGEST]))
+    return tuple(_text_findings(place, text[:_MAX_TEXT_LENGTH]))
 
 
 def _skeleton(name: str) -> str:
     """Return `name` as it looks in Latin letters, without invisible characters."""
     seen = "".join(char for char in unicodedata.normalize("NFKC", name) if not is_hidden(char))
-    return seen.translate(_LOOKS_LIKE)
+    return seen.translate(_LATIN_LOOK_ALIKES)
 
 
-def _of_name(name: str) -> Iterator[str]:
+def _name_findings(name: str) -> Iterator[str]:
     """A name entirely in letters of another script is ordinary; one that mixes them in looks deliberate."""
     if name.isascii() and name.isprintable():
         return
@@ -125,7 +129,7 @@ def _of_name(name: str) -> Iterator[str]:
         yield f"its name only looks like {escape(looks)!r}: it is written {name!a}"
 
 
-def _of_text(place: str, text: str) -> Iterator[str]:
+def _text_findings(place: str, text: str) -> Iterator[str]:
     hidden = {char for char in text if is_hidden(char) and char not in _SPACES} if not text.isascii() else set[str]()
     hidden |= {char for char in text if char < " " and char not in _SPACES}
     if _JOINER in hidden and _only_joins(text):
@@ -137,7 +141,7 @@ def _of_text(place: str, text: str) -> Iterator[str]:
     for pattern in _ORDERS:
         match = pattern.search(seen)
         if match is not None:
-            yield f"{place} gives the model an order: {escape(match.group()[:_SHOWN])!r}"
+            yield f"{place} gives the model an order: {escape(match.group()[:_MAX_QUOTED_LENGTH])!r}"
 
 
 def _only_joins(text: str) -> bool:
@@ -149,7 +153,7 @@ def _only_joins(text: str) -> bool:
     )
 
 
-def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+def _texts_with_places(value: Any, place: str) -> Iterator[tuple[str, str]]:
     """Yield every text of JSON, keys too, with its position."""
     if isinstance(value, str):
         yield place, value
@@ -157,13 +161,13 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
         for key, inner in cast("Mapping[str, Any]", value).items():
             here = f"{place}.{escape(key)}" if place else key
             yield here, key
-            yield from _texts(inner, here)
+            yield from _texts_with_places(inner, here)
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
-            yield from _texts(inner, place)
+            yield from _texts_with_places(inner, place)
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
+@lru_cache(maxsize=_MAX_CACHED_NAMES)
 def looks(name: str) -> str:
     """Return the visual skeleton of `name`: equal for names that look alike.
 
@@ -171,8 +175,8 @@ def looks(name: str) -> str:
     """
     plain = unicodedata.normalize("NFKD", _skeleton(name)) if not name.isascii() else name
     seen = "".join(char for char in plain if not unicodedata.combining(char)) if not plain.isascii() else plain
-    seen = fold(seen).translate(_ALIKE)
-    for pair, one in _PAIRS:
+    seen = fold(seen).translate(_LOOK_ALIKE_SIGNS)
+    for pair, one in _LOOK_ALIKE_PAIRS:
         seen = seen.replace(pair, one)
     return seen
 
@@ -190,32 +194,32 @@ def compared(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Probl
     ours = frozenset(own)
     for tool in tools:
         look = looks(tool.local_name)
-        same, whole = seen.setdefault(look, []), _like_flat(tool, flat)
-        like = _like_ours(tool.local_name, ours) or _like_another(tool, same) or whole
+        same, whole = seen.setdefault(look, []), _whole_name_like(tool, flat)
+        like = _own_name_like(tool.local_name, ours) or _other_name_like(tool, same) or whole
         yield _problem(tool, like) if like else None
         same.append(tool)
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
-def _like_ours(name: str, ours: frozenset[str]) -> str:
+@lru_cache(maxsize=_MAX_CACHED_NAMES)
+def _own_name_like(name: str, ours: frozenset[str]) -> str:
     folded = fold(name)
-    if len(folded) < _LONG - _EDITS:
+    if len(folded) < _MIN_LONG_NAME - _MAX_EDITS:
         return ""
     look = looks(name)
-    for known, own, look_of_it in _folded(ours):
-        if len(known) < _LONG or abs(len(known) - len(folded)) > _EDITS:
+    for known, own, look_of_it in _name_forms(ours):
+        if len(known) < _MIN_LONG_NAME or abs(len(known) - len(folded)) > _MAX_EDITS:
             continue
-        if look == look_of_it or _edits(folded, known) <= _limit(known):
-            return f"{_OURS}'s own {own}"
+        if look == look_of_it or _edit_distance(folded, known) <= _max_edits(known):
+            return f"{_PRODUCT}'s own {own}"
     return ""
 
 
 @lru_cache(maxsize=8)
-def _folded(names: frozenset[str]) -> tuple[tuple[str, str, str], ...]:
+def _name_forms(names: frozenset[str]) -> tuple[tuple[str, str, str], ...]:
     return tuple((fold(name), name, looks(name)) for name in sorted(names))
 
 
-def _like_another(tool: Tool, others: Iterable[Tool]) -> str:
+def _other_name_like(tool: Tool, others: Iterable[Tool]) -> str:
     mine = fold(tool.local_name)
     for other in others:
         if other.source != tool.source and fold(other.local_name) != mine:
@@ -223,22 +227,22 @@ def _like_another(tool: Tool, others: Iterable[Tool]) -> str:
     return ""
 
 
-def _like_flat(tool: Tool, flat: dict[str, Tool]) -> str:
+def _whole_name_like(tool: Tool, flat: dict[str, Tool]) -> str:
     other = flat.setdefault(fold(tool.name), tool)
     if other is tool or other.source == tool.source or other.name == tool.name:
         return ""
     return f"{other.name} of {other.source}"
 
 
-def _limit(name: str) -> int:
+def _max_edits(name: str) -> int:
     """Short names are near to many a word: `call_room` is no `call_tool`."""
-    return _EDITS if len(name) >= _LONG + _EDITS else 1
+    return _MAX_EDITS if len(name) >= _MIN_LONG_NAME + _MAX_EDITS else 1
 
 
-def _edits(one: str, other: str) -> int:
-    """Return the number of inserted, deleted, changed or swapped letters; above `_EDITS` it is not exact."""
-    if len(set(one) - set(other)) > _EDITS or len(set(other) - set(one)) > _EDITS:
-        return _EDITS + 1  # one edit brings one new letter at most, and takes one away
+def _edit_distance(one: str, other: str) -> int:
+    """Return the number of inserted, deleted, changed or swapped letters; above `_MAX_EDITS` it is not exact."""
+    if len(set(one) - set(other)) > _MAX_EDITS or len(set(other) - set(one)) > _MAX_EDITS:
+        return _MAX_EDITS + 1  # one edit brings one new letter at most, and takes one away
     before: list[int] = []
     row = list(range(len(other) + 1))
     for place, char in enumerate(one):
@@ -248,8 +252,8 @@ def _edits(one: str, other: str) -> int:
             if older and at and char == other[at - 1] and one[place - 1] == wanted:
                 cost = min(cost, older[at - 1] + 1)
             row.append(cost)
-        if min(row) > _EDITS:
-            return _EDITS + 1
+        if min(row) > _MAX_EDITS:
+            return _MAX_EDITS + 1
     return row[-1]
 
 

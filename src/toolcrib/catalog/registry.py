@@ -32,7 +32,7 @@ from ..core.json import canonical
 from ..core.tool import Tool
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
-from .parts import CatalogPart, PlacedTools
+from .parts import CatalogPart, ToolTable
 from .preflight import compared
 from .search_index import SearchIndex
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from .embedding.vectors import Vectors
     from .index import IndexEntry
 
-_SILENT: Final = About()
+_NO_ABOUT: Final = About()
 """Description of a source that has none."""
 
 
-class _Layer(Struct):
+class _SourceEntry(Struct):
     """Listing of one source.
 
     `order` is the place among the sources; it decides who has a name that two claim.
@@ -57,7 +57,7 @@ class _Layer(Struct):
     """Whether it leaves its names to every other source that wants them."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """By the name that the tool claims."""
-    about: About = _SILENT
+    about: About = _NO_ABOUT
     reported: tuple[Problem, ...] = ()
     """What could not be taken of its listing."""
     withheld: Mapping[str, Problem] = field(default_factory=dict[str, Problem])
@@ -104,20 +104,20 @@ class Registry:
         `kept` is the file where the index outlives a restart, `meanings` the vectors for ranking by meaning.
         """
         self._reserved = frozenset(reserved)
-        self._layers: dict[str, _Layer] = {}
-        self._declared = itertools.count()
+        self._layers: dict[str, _SourceEntry] = {}
+        self._next_order = itertools.count()
         self._claims: dict[str, tuple[str, ...]] = {}
         """By name the sources that want it, first the one that has it. Names of the same sources share one tuple."""
         self._claimants: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._placed = PlacedTools()
+        self._tools = ToolTable()
         self._clashes: dict[str, list[Problem]] = {}
-        self._total = 0
+        self._digest_sum = 0
         self.snapshot: Catalog | None = None
         """The catalog as it was last asked for; None since a change."""
-        self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
-        self._before: dict[str, Tool | None] = {}
+        self._look_alike_cache: tuple[Catalog, tuple[Problem, ...]] | None = None
+        self._earlier_tools: dict[str, Tool | None] = {}
         """Earlier tools of the names that the last change touched."""
-        self.index = SearchIndex(self._placed.tools, self._entry, self._stamp, kept=kept, meanings=meanings)
+        self.index = SearchIndex(self._tools.tools, self._entry, self._stamp, kept=kept, meanings=meanings)
 
     def declare(self, source: str, *, prefix: bool = True, yields: bool = False) -> None:
         """Give `source` its place in the order before it has listed anything; again is harmless.
@@ -125,7 +125,7 @@ class Registry:
         A source that `yields` leaves its names to every other source that wants them, without a report.
         """
         if source not in self._layers:
-            self._layers[source] = _Layer(order=next(self._declared), prefix=prefix, yields=yields)
+            self._layers[source] = _SourceEntry(order=next(self._next_order), prefix=prefix, yields=yields)
 
     def put(
         self,
@@ -164,12 +164,12 @@ class Registry:
             yield from part.prepare()
         return Claim(tools=claimed, reported=tuple(reported), part=part)
 
-    def _expected_part(self, layer: _Layer, claimed: Mapping[str, Tool]) -> CatalogPart | None:
+    def _expected_part(self, layer: _SourceEntry, claimed: Mapping[str, Tool]) -> CatalogPart | None:
         """Return the tools as they stand in the catalog when they are taken, if no other source has their names."""
         tools = dict[str, Tool]()
         for name in (*(name for name in layer.tools if name in claimed), *claimed):
-            tool, placed = claimed[name], self._placed.tools.get(name)
-            tools[name] = placed if placed is not None and self._same(placed, tool) else tool
+            tool, placed = claimed[name], self._tools.tools.get(name)
+            tools[name] = placed if placed is not None and self._is_same_tool(placed, tool) else tool
         for part in layer.part or ():
             if len(part.tools) == len(tools) and all(map(operator.is_, part.tools.values(), tools.values())):
                 return part
@@ -189,12 +189,12 @@ class Registry:
         A tool that is the same as before (equal digest) keeps its place and its entry in the index.
         """
         self.declare(source)
-        self._before = {}
+        self._earlier_tools = {}
         layer, claimed = self._layers[source], claim.tools
         named = {self._name(source, layer, local): problem for local, problem in (withheld or {}).items()}
-        changed = [name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)]
+        changed = [name for name, tool in claimed.items() if not self._is_same_tool(layer.tools.get(name), tool)]
         changed += [name for name in layer.tools if name not in claimed]
-        new_about = about or _SILENT
+        new_about = about or _NO_ABOUT
         moved = bool(changed) or named != layer.withheld or new_about != layer.about
         known = [name for name in layer.tools if name in claimed]
         is_about_new, layer.about = new_about != layer.about, new_about
@@ -213,9 +213,9 @@ class Registry:
         self.index.update()
         return moved
 
-    def _is_placed(self, part: CatalogPart, layer: _Layer) -> bool:
+    def _is_placed(self, part: CatalogPart, layer: _SourceEntry) -> bool:
         """Whether the catalog has these tools of the source, in this order, and no others."""
-        placed = map(self._placed.tools.get, part.tools)
+        placed = map(self._tools.tools.get, part.tools)
         return list(part.tools) == list(layer.tools) and all(map(operator.is_, placed, part.tools.values()))
 
     def amend(self, source: str, added: Iterable[Tool] = (), removed: Iterable[str] = ()) -> bool:
@@ -225,13 +225,13 @@ class Registry:
         tool in `added` replaces the source's earlier one of the same name.
         """
         self.declare(source)
-        self._before = {}
+        self._earlier_tools = {}
         layer = self._layers[source]
         claimed = dict[str, Tool]()
         reported = [problem for tool in added if (problem := self._add_named(source, layer, tool, claimed))]
         leaving = [self._name(source, layer, local) for local in removed]
         gone = [name for name in leaving if name in layer.tools and name not in claimed]
-        changed = [name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)]
+        changed = [name for name, tool in claimed.items() if not self._is_same_tool(layer.tools.get(name), tool)]
         for name in (*gone, *changed):
             self._reclaim(source, name, claimed.get(name), layer)
         if reported:
@@ -244,9 +244,9 @@ class Registry:
     @property
     def last_change(self) -> CatalogChanged:
         """The effect of the newest `put`, `amend` or `remove`, computed from the touched names only."""
-        now, before = self._placed.tools, self._before
+        now, before = self._tools.tools, self._earlier_tools
         return CatalogChanged(
-            version=version_of(self._total),
+            version=version_of(self._digest_sum),
             added=tuple(name for name, old in before.items() if old is None and name in now),
             removed=tuple(name for name, old in before.items() if old is not None and name not in now),
             changed=tuple(
@@ -273,10 +273,10 @@ class Registry:
         if self.snapshot is None:
             layers = sorted(self._layers.values(), key=lambda layer: layer.order)
             withheld = {name: problem for layer in layers for name, problem in layer.withheld.items()}
-            about = {name: layer.about for name, layer in self._layers.items() if layer.about != _SILENT}
+            about = {name: layer.about for name, layer in self._layers.items() if layer.about != _NO_ABOUT}
             parts = tuple(part for layer in layers for part in self._part(layer))
             self.snapshot = Catalog(
-                self._placed.snapshot(parts), version=version_of(self._total), searcher=self.index,
+                self._tools.snapshot(parts), version=version_of(self._digest_sum), searcher=self.index,
                 withheld=withheld, about=about, parts=parts,
             )  # fmt: skip
         return self.snapshot
@@ -284,7 +284,7 @@ class Registry:
     @property
     def total(self) -> int:
         """The sum of all digests: what `Catalog.version` is made of."""
-        return self._total
+        return self._digest_sum
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -301,19 +301,19 @@ class Registry:
 
     def _look_alikes(self) -> tuple[Problem, ...]:
         """Return tools that look alike; they are searched again when the tools have changed since."""
-        known = self._alike
+        known = self._look_alike_cache
         if known is None or known[0] is not self.catalog:
-            known = self._alike = (self.catalog, build_at_once(self._compare(self.catalog)))
+            known = self._look_alike_cache = (self.catalog, build_at_once(self._compare_names(self.catalog)))
         return known[1]
 
     async def find_look_alikes(self) -> tuple[Problem, ...]:
         """Return tools that look alike, found in slices of the event loop; `problems` has them at once then."""
-        while self._alike is None or self._alike[0] is not self.catalog:
+        while self._look_alike_cache is None or self._look_alike_cache[0] is not self.catalog:
             catalog = self.catalog
-            self._alike = (catalog, await build_in_slices(self._compare(catalog)))
-        return self._alike[1]
+            self._look_alike_cache = (catalog, await build_in_slices(self._compare_names(catalog)))
+        return self._look_alike_cache[1]
 
-    def _compare(self, catalog: Catalog) -> Generator[None, None, tuple[Problem, ...]]:
+    def _compare_names(self, catalog: Catalog) -> Generator[None, None, tuple[Problem, ...]]:
         found: list[Problem] = []
         for problem in compared(catalog.tools.values(), self._reserved):
             yield
@@ -329,31 +329,31 @@ class Registry:
         parts = sorted(
             (name, layer.about.title, layer.about.description, layer.about.instructions)
             for name, layer in self._layers.items()
-            if layer.about != _SILENT
+            if layer.about != _NO_ABOUT
         )
-        return f"{self._total:064x} {hashlib.sha256(canonical(parts)).hexdigest()}"
+        return f"{self._digest_sum:064x} {hashlib.sha256(canonical(parts)).hexdigest()}"
 
     def _entry(self, tool: Tool) -> IndexEntry:
         layer = self._layers.get(tool.source)
         return entry_of(tool, layer.about if layer else None)
 
-    def _part(self, layer: _Layer) -> Sequence[CatalogPart]:
+    def _part(self, layer: _SourceEntry) -> Sequence[CatalogPart]:
         """Return the tools of a source that have a name, in its order.
 
         Made at once here, where no claim made it before: after a change of another source that took or gave a name.
         """
         if layer.part is None:
-            placed = ((name, self._placed.tools[name], tool) for name, tool in layer.tools.items())
+            placed = ((name, self._tools.tools[name], tool) for name, tool in layer.tools.items())
             owned = {name: owner for name, owner, tool in placed if owner.source == tool.source}
             layer.part = (CatalogPart(owned),) if owned else ()
             for part in layer.part:
                 build_at_once(part.prepare())
         return layer.part
 
-    def _name(self, source: str, layer: _Layer, local: str) -> str:
+    def _name(self, source: str, layer: _SourceEntry, local: str) -> str:
         return naming.qualify(source, local, prefix=layer.prefix)
 
-    def _add_named(self, source: str, layer: _Layer, tool: Tool, claimed: dict[str, Tool]) -> Problem | None:
+    def _add_named(self, source: str, layer: _SourceEntry, tool: Tool, claimed: dict[str, Tool]) -> Problem | None:
         """Add `tool` by its name in the catalog, with its digest computed; return why it gets none."""
         name = self._name(source, layer, tool.local_name)
         if name in self._reserved:
@@ -365,7 +365,7 @@ class Registry:
         _ = named.digest
         return None
 
-    def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
+    def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _SourceEntry) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
         if tool is not None and name not in self._claims:
             layer.tools[name] = tool
@@ -385,11 +385,11 @@ class Registry:
         claims = tuple(others)
         if claims:
             self._claims[name] = self._claimants.setdefault(claims, claims)
-        self._settle(name, claims)
+        self._settle_owner(name, claims)
         for changed in (source, *claims):
             self._layers[changed].part = None
 
-    def _settle(self, name: str, claims: Sequence[str]) -> None:
+    def _settle_owner(self, name: str, claims: Sequence[str]) -> None:
         """Place the tool of the first claimant, and report those of the others."""
         self._clashes.pop(name, None)
         if not claims:
@@ -407,19 +407,19 @@ class Registry:
 
     def _place(self, name: str, tool: Tool) -> None:
         placed = tool.renamed(name)
-        self._before.setdefault(name, None)
-        self._placed.put(name, placed)
-        self._total = digest_sum(self._total, added=[placed])
+        self._earlier_tools.setdefault(name, None)
+        self._tools.put(name, placed)
+        self._digest_sum = digest_sum(self._digest_sum, added=[placed])
         self.index.note(name)
 
     def _unplace(self, name: str) -> None:
-        tool = self._placed.pop(name)
-        self._before.setdefault(name, tool)
-        self._total = digest_sum(self._total, removed=[tool])
+        tool = self._tools.pop(name)
+        self._earlier_tools.setdefault(name, tool)
+        self._digest_sum = digest_sum(self._digest_sum, removed=[tool])
         self.index.note(name)
 
     @staticmethod
-    def _same(old: Tool | None, new: Tool) -> bool:
+    def _is_same_tool(old: Tool | None, new: Tool) -> bool:
         return old is new or (old is not None and old.digest == new.digest)
 
 

@@ -28,11 +28,11 @@ RESOURCES: Final = "resources"
 """The source of the tools that read resources."""
 
 _SCHEME: Final = "toolcrib://"
-_UI: Final = "ui://"
+_UI_SCHEME: Final = "ui://"
 _UI_PREFIX: Final = "ui://toolcrib/"
 _UI_LINKS: Final = ("ui/resourceUri", "openai/outputTemplate")
 """Keys of a tool's `_meta` that name its view, beside `ui.resourceUri`."""
-_EXPRESSION: Final = regex(r"\{([+#./;?&]?)[^{}]*\}")
+_TEMPLATE_EXPRESSION: Final = regex(r"\{([+#./;?&]?)[^{}]*\}")
 
 
 class FeaturePlace(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class FeaturePlace(Struct, frozen=True, kw_only=True):
     name: str
 
 
-class _Layer(Struct):
+class _SourceFeatures(Struct):
     prefix: bool
     features: ServerFeatures = NO_FEATURES
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -54,9 +54,9 @@ class FeatureRegistry:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._layers: dict[str, _Layer] = {}
+        self._layers: dict[str, _SourceFeatures] = {}
         self._prompts: dict[str, FeaturePlace] = {}
-        self._shared: Mapping[str, frozenset[str]] = {"uri": frozenset(), "uriTemplate": frozenset()}
+        self._shared_uris: Mapping[str, frozenset[str]] = {"uri": frozenset(), "uriTemplate": frozenset()}
         self.ui_owners: frozenset[tuple[str, str]] = frozenset()
         """The sources that serve resources, and the views that they list: what `linked` depends on."""
         self.version = 0
@@ -66,7 +66,7 @@ class FeatureRegistry:
 
     def declare(self, source: str, *, prefix: bool) -> None:
         """Give `source` its place in the order; again is harmless. `prefix` as for its tools."""
-        self._layers.setdefault(source, _Layer(prefix=prefix))
+        self._layers.setdefault(source, _SourceFeatures(prefix=prefix))
 
     def put(self, source: str, features: ServerFeatures) -> bool:
         """Replace the features of `source`; return whether anything changed."""
@@ -75,7 +75,7 @@ class FeatureRegistry:
         if layer.features == features:
             return False
         layer.features = features
-        self._settle()
+        self._rebuild()
         self.version += 1
         return True
 
@@ -110,10 +110,14 @@ class FeatureRegistry:
         layers = [(name, layer) for name, layer in self._layers.items() if admits(name)]
         return ServerFeatures(
             resources=tuple(
-                self._shown(name, entry, "uri") for name, layer in layers for entry in layer.features.resources
+                self._with_public_uri(name, entry, "uri")
+                for name, layer in layers
+                for entry in layer.features.resources
             ),
             templates=tuple(
-                self._shown(name, entry, "uriTemplate") for name, layer in layers for entry in layer.features.templates
+                self._with_public_uri(name, entry, "uriTemplate")
+                for name, layer in layers
+                for entry in layer.features.templates
             ),
             prompts=tuple(prompt for name, layer in layers for prompt in self._prompts_of(name, layer)),
             reads=any(layer.features.reads for _, layer in layers),
@@ -126,10 +130,10 @@ class FeatureRegistry:
         a URI that names an unknown source.
         """
         readers = [name for name, layer in self._layers.items() if layer.features.reads and admits(name)]
-        source, own = _split(uri)
+        source, own = _split_prefixed(uri)
         if source in readers and own:
             return FeaturePlace(source=source, name=own)
-        for having in (self._listing(uri, readers), self._templated(uri, readers)):
+        for having in (self._sources_listing(uri, readers), self._sources_matching(uri, readers)):
             if len(having) == 1:
                 return FeaturePlace(source=having[0], name=uri)
             if having:
@@ -146,7 +150,7 @@ class FeatureRegistry:
         """Return the owner of that URI template, or failing that of the resource. Raises `ToolFailure("not_found")`."""
         for name, layer in self._layers.items():
             for entry in layer.features.templates if admits(name) else ():
-                if self._named(name, str(entry["uriTemplate"]), "uriTemplate") == template:
+                if self._public_uri(name, str(entry["uriTemplate"]), "uriTemplate") == template:
                     return FeaturePlace(source=name, name=str(entry["uriTemplate"]))
         return self.resource(template, admits)
 
@@ -162,17 +166,17 @@ class FeatureRegistry:
 
     def linked(self, source: str, meta: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the `_meta` of a tool with the URI of its view as a client has to read it; the same without one."""
-        changed: dict[str, Any] = {key: self._view_of(source, meta[key]) for key in _UI_LINKS if key in meta}
+        changed: dict[str, Any] = {key: self._public_view_uri(source, meta[key]) for key in _UI_LINKS if key in meta}
         ui = meta.get("ui")
         if isinstance(ui, Mapping) and "resourceUri" in ui:
             known = cast("Mapping[str, Any]", ui)
-            changed["ui"] = {**known, "resourceUri": self._view_of(source, known["resourceUri"])}
+            changed["ui"] = {**known, "resourceUri": self._public_view_uri(source, known["resourceUri"])}
         return {**meta, **changed} if any(meta[key] != value for key, value in changed.items()) else meta
 
-    def _view_of(self, source: str, uri: Any) -> Any:
+    def _public_view_uri(self, source: str, uri: Any) -> Any:
         """Return the URI of a view of that source: the bare one only where it means that source."""
         layer = self._layers.get(source)
-        if not isinstance(uri, str) or not uri.startswith(_UI) or layer is None or not layer.features.reads:
+        if not isinstance(uri, str) or not uri.startswith(_UI_SCHEME) or layer is None or not layer.features.reads:
             return uri
         try:
             is_bare = self.resource(uri, lambda _: True) == FeaturePlace(source=source, name=uri)
@@ -180,36 +184,38 @@ class FeatureRegistry:
             is_bare = False
         return uri if is_bare else prefixed(source, uri)
 
-    def _shown(self, source: str, entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        named = self._named(source, str(entry[key]), key)
+    def _with_public_uri(self, source: str, entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        named = self._public_uri(source, str(entry[key]), key)
         return entry if named == entry[key] else {**entry, key: named}
 
-    def _named(self, source: str, uri: str, key: str) -> str:
+    def _public_uri(self, source: str, uri: str, key: str) -> str:
         # A server that uses our prefix itself must not take another's place.
-        return prefixed(source, uri) if _is_ours(uri) or uri in self._shared[key] else uri
+        return prefixed(source, uri) if _is_ours(uri) or uri in self._shared_uris[key] else uri
 
-    def _prompts_of(self, source: str, layer: _Layer) -> Iterable[Mapping[str, Any]]:
+    def _prompts_of(self, source: str, layer: _SourceFeatures) -> Iterable[Mapping[str, Any]]:
         by_local = {str(entry["name"]): entry for entry in layer.features.prompts}
         for name, local in layer.prompts.items():
             if self._prompts[name].source == source:
                 yield by_local[local] if name == local else {**by_local[local], "name": name}
 
-    def _listing(self, uri: str, readers: Iterable[str]) -> list[str]:
+    def _sources_listing(self, uri: str, readers: Iterable[str]) -> list[str]:
         return [name for name in readers if any(entry["uri"] == uri for entry in self._layers[name].features.resources)]
 
-    def _templated(self, uri: str, readers: Iterable[str]) -> list[str]:
+    def _sources_matching(self, uri: str, readers: Iterable[str]) -> list[str]:
         return [
             name
             for name in readers
             if any(matches(str(entry["uriTemplate"]), uri) for entry in self._layers[name].features.templates)
         ]
 
-    def _settle(self) -> None:
+    def _rebuild(self) -> None:
         """Find out anew which names several sources have."""
         all_features = [layer.features for layer in self._layers.values()]
-        self._shared = {
-            "uri": _twice(entry["uri"] for features in all_features for entry in features.resources),
-            "uriTemplate": _twice(entry["uriTemplate"] for features in all_features for entry in features.templates),
+        self._shared_uris = {
+            "uri": _duplicates(entry["uri"] for features in all_features for entry in features.resources),
+            "uriTemplate": _duplicates(
+                entry["uriTemplate"] for features in all_features for entry in features.templates
+            ),
         }
         self.ui_owners = frozenset(_ui_owners(self._layers))
         self._prompts, problems = {}, list[Problem]()
@@ -220,7 +226,7 @@ class FeatureRegistry:
                 name = naming.qualify(source, local) if layer.prefix else local
                 name = naming.declared(name, source, local) if layer.prefix else name
                 if name in self._prompts:
-                    problems.append(_taken(source, local, name, self._prompts[name]))
+                    problems.append(_name_taken(source, local, name, self._prompts[name]))
                     continue
                 names[name] = local
                 self._prompts[name] = FeaturePlace(source=source, name=local)
@@ -235,7 +241,7 @@ def matches(template: str, uri: str) -> bool:
 
     No regular expression, because a template is a server's text: a hostile one cannot take long.
     """
-    pieces = _EXPRESSION.split(template)
+    pieces = _TEMPLATE_EXPRESSION.split(template)
     literals, operators = pieces[::2], pieces[1::2]
     if not uri.startswith(literals[0]):
         return False
@@ -254,8 +260,8 @@ def matches(template: str, uri: str) -> bool:
 
 def prefixed(source: str, uri: str) -> str:
     """Return the URI that identifies a resource of that source even when others have the same URI."""
-    if uri.startswith(_UI):
-        return f"{_UI_PREFIX}{quote(source, safe='')}/{uri.removeprefix(_UI)}"
+    if uri.startswith(_UI_SCHEME):
+        return f"{_UI_PREFIX}{quote(source, safe='')}/{uri.removeprefix(_UI_SCHEME)}"
     return f"{_SCHEME}{quote(source, safe='')}/{uri}"
 
 
@@ -263,25 +269,25 @@ def _is_ours(uri: str) -> bool:
     return uri.startswith((_SCHEME, _UI_PREFIX))
 
 
-def _split(uri: str) -> tuple[str, str]:
+def _split_prefixed(uri: str) -> tuple[str, str]:
     """Return the source and its own URI that a prefixed URI names; empty texts for any other."""
-    for prefix, scheme in ((_SCHEME, ""), (_UI_PREFIX, _UI)):
+    for prefix, scheme in ((_SCHEME, ""), (_UI_PREFIX, _UI_SCHEME)):
         if uri.startswith(prefix):
             owner, _, rest = uri.removeprefix(prefix).partition("/")
             return (unquote(owner), f"{scheme}{rest}") if rest else ("", "")
     return "", ""
 
 
-def _ui_owners(layers: Mapping[str, _Layer]) -> Iterable[tuple[str, str]]:
+def _ui_owners(layers: Mapping[str, _SourceFeatures]) -> Iterable[tuple[str, str]]:
     for name, layer in layers.items():
         if layer.features.reads:
             yield name, ""
         uris = (entry["uri"] for entry in layer.features.resources)
         templates = (entry["uriTemplate"] for entry in layer.features.templates)
-        yield from ((name, str(uri)) for uri in (*uris, *templates) if str(uri).startswith(_UI))
+        yield from ((name, str(uri)) for uri in (*uris, *templates) if str(uri).startswith(_UI_SCHEME))
 
 
-def _twice(names: Iterable[Any]) -> frozenset[str]:
+def _duplicates(names: Iterable[Any]) -> frozenset[str]:
     return frozenset(str(name) for name, count in Counter(names).items() if count > 1)
 
 
@@ -290,7 +296,7 @@ def _ambiguous(uri: str, sources: Iterable[str]) -> ToolFailure:
     return ToolFailure("not_found", f"several servers have {uri[:300]!r}", hint=f"Read {meant}.")
 
 
-def _taken(source: str, local: str, name: str, by: FeaturePlace) -> Problem:
+def _name_taken(source: str, local: str, name: str, by: FeaturePlace) -> Problem:
     return Problem(
         source=source,
         code="collision",

@@ -3,7 +3,7 @@
     nothing searched yet     no index: a process that never searches pays nothing
     `prepare(query)`         built in a thread, or opened from the file, before a search that may wait
     `search` before that     built at once, on the event loop
-    the catalog changes      noted, and ranked: up to `_RANKED_AT_ONCE` tools at once, more in slices
+    the catalog changes      noted, and ranked: up to `_MAX_RANKED_AT_ONCE` tools at once, more in slices
     `keep`                   written to the file when the crib closes, with the stamp of its catalog
 
 Searches see the catalog of now: noted changes are taken in before one answers.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .index import Hit, Index, IndexEntry
 
 _logger = logging.getLogger(__name__)
-_WORTH_KEEPING: Final = 1_000
+_MIN_STORED_TOOLS: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
-_BUILT_AT_ONCE: Final = 200
+_MAX_BUILT_AT_ONCE: Final = 200
 """Tools whose index is built in 10 ms; that of more is built in a thread."""
-_RANKED_AT_ONCE: Final = 20
+_MAX_RANKED_AT_ONCE: Final = 20
 """Tools that come into the index as they are placed, 0.1 ms each; more come into it in slices."""
 
 
@@ -52,13 +52,13 @@ class SearchIndex:
         self._tools = tools
         self._entry = entry
         self._stamp = stamp
-        self._kept = kept
-        self._meanings = meanings
+        self._path = kept
+        self._vectors = meanings
         self._index: Index | None = None
         self._building: asyncio.Future[None] | None = None
-        self._changed: dict[str, None] = {}
+        self._changed_names: dict[str, None] = {}
         """Names that are not yet in the index and among the vectors as they are in the catalog."""
-        self._kept_stamp = ""
+        self._stored_stamp = ""
 
     def search(
         self,
@@ -72,11 +72,11 @@ class SearchIndex:
         """Return the best `k` tools; what `prepare` would have built is built at once."""
         if self._index is None:
             self._index = self._new_index()
-        build_at_once(self._take_changes())
-        near = self._meanings.near(query) if self._meanings is not None else None
+        build_at_once(self._apply_changes())
+        near = self._vectors.near(query) if self._vectors is not None else None
         hits = self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
-        if self._meanings is not None:
-            self._meanings.want(hit.name for hit in hits)
+        if self._vectors is not None:
+            self._vectors.prioritize(hit.name for hit in hits)
         return hits
 
     @property
@@ -86,8 +86,8 @@ class SearchIndex:
         False also while many changes are waiting.
         """
         if self._index is None:
-            return len(self._tools) < _BUILT_AT_ONCE
-        return len(self._changed) <= _RANKED_AT_ONCE
+            return len(self._tools) < _MAX_BUILT_AT_ONCE
+        return len(self._changed_names) <= _MAX_RANKED_AT_ONCE
 
     async def prepare(self, query: str) -> None:
         """Build the index in a thread, unless it is there; what changes meanwhile comes into it at the end, in slices.
@@ -99,40 +99,40 @@ class SearchIndex:
             if self._building is None:
                 self._building = asyncio.ensure_future(self._build())
             await asyncio.shield(self._building)
-        if self._meanings is not None:
-            await self._meanings.prepare(query)
+        if self._vectors is not None:
+            await self._vectors.prepare(query)
 
     def note(self, name: str) -> None:
         """Note that the tool of that name came, went or changed; `update` ranks it as it is then."""
-        if self._index is not None or self._meanings is not None or self._building is not None:
-            self._changed[name] = None
+        if self._index is not None or self._vectors is not None or self._building is not None:
+            self._changed_names[name] = None
 
     def update(self) -> None:
         """Rank what was noted: at once if it is little, else in slices beside everything else."""
         if self._building is not None:
             return
-        if len(self._changed) > _RANKED_AT_ONCE and has_loop():
-            self._building = asyncio.ensure_future(self._take_changes_in_slices())
+        if len(self._changed_names) > _MAX_RANKED_AT_ONCE and has_loop():
+            self._building = asyncio.ensure_future(self._apply_changes_in_slices())
         else:
-            build_at_once(self._take_changes())
+            build_at_once(self._apply_changes())
 
     def keep(self) -> None:
         """Write the index to its file if it has changed since: for the end of a crib's life. Never raises."""
-        if self._index is None or self._kept is None or len(self._tools) < _WORTH_KEEPING:
+        if self._index is None or self._path is None or len(self._tools) < _MIN_STORED_TOOLS:
             return
-        build_at_once(self._take_changes())
-        if self._kept_stamp == (stamp := self._stamp()):
+        build_at_once(self._apply_changes())
+        if self._stored_stamp == (stamp := self._stamp()):
             return
         try:
-            self._index.save(self._kept, stamp)
+            self._index.save(self._path, stamp)
         except OSError as error:
-            _logger.warning("the ranking index cannot be kept in %s: %s", self._kept, error)
+            _logger.warning("the ranking index cannot be kept in %s: %s", self._path, error)
         else:
-            self._kept_stamp = stamp
+            self._stored_stamp = stamp
 
-    async def _take_changes_in_slices(self) -> None:
+    async def _apply_changes_in_slices(self) -> None:
         try:
-            await build_in_slices(self._take_changes())
+            await build_in_slices(self._apply_changes())
         finally:
             self._building = None
 
@@ -143,30 +143,30 @@ class SearchIndex:
                 await build_in_thread(index.prepare)
                 if self._index is None:  # else a search did not wait
                     self._index = index
-            await build_in_slices(self._take_changes())
+            await build_in_slices(self._apply_changes())
         finally:
             self._building = None
 
     def _new_index(self) -> Index:
         from .index import Index  # it brings the stemmer and word lists: only to search
 
-        self._kept_stamp = self._stamp()
+        self._stored_stamp = self._stamp()
         entries = map(self._entry, tuple(self._tools.values()))
-        kept = self._kept if len(self._tools) >= _WORTH_KEEPING else None
-        return Index(entries, path=kept, stamp=self._kept_stamp)
+        kept = self._path if len(self._tools) >= _MIN_STORED_TOOLS else None
+        return Index(entries, path=kept, stamp=self._stored_stamp)
 
-    def _take_changes(self) -> Generator[None, None, None]:
+    def _apply_changes(self) -> Generator[None, None, None]:
         """Bring the tools that changed into the index, if there is one, and among the vectors, in steps of one."""
-        while self._changed:
-            name, _ = self._changed.popitem()
+        while self._changed_names:
+            name, _ = self._changed_names.popitem()
             tool = self._tools.get(name)
             entry = self._entry(tool) if tool is not None else None
             if self._index is not None and entry is not None:
                 self._index.add(entry)
             elif self._index is not None and name in self._index:
                 self._index.remove(name)
-            if self._meanings is not None and entry is not None:
-                self._meanings.put(entry)
-            elif self._meanings is not None:
-                self._meanings.drop(name)
+            if self._vectors is not None and entry is not None:
+                self._vectors.put(entry)
+            elif self._vectors is not None:
+                self._vectors.drop(name)
             yield

@@ -24,7 +24,7 @@ from ..core.similar import did_you_mean, fold
 ALWAYS: Final = "_always"
 """The group that every expansion includes; it needs no mention and is not offered for choice."""
 
-_SHOWN: Final = 6
+_MAX_SKILLS_SHOWN: Final = 6
 """Skills of a group that its line names."""
 _KEYS: Final = ("description", "skills", "tools", "capabilities")
 
@@ -66,7 +66,7 @@ class SkillGroups(Struct, frozen=True, kw_only=True):
         groups: list[SkillGroup] = []
         problems: list[str] = []
         for name, value in cast("Mapping[Any, Any]", data).items():
-            group = _group(str(name), value, problems)
+            group = _read_group(str(name), value, problems)
             groups += [group] if group else []
         return cls(groups=tuple(groups), problems=tuple(problems))
 
@@ -75,7 +75,7 @@ class SkillGroups(Struct, frozen=True, kw_only=True):
         merged = {group.name: group for group in self.groups}
         for group in others.groups:
             mine = merged.get(group.name)
-            merged[group.name] = _merged(mine, group) if mine else group
+            merged[group.name] = _merge(mine, group) if mine else group
         return SkillGroups(groups=tuple(merged.values()), problems=(*self.problems, *others.problems))
 
     def expand(self, groups: Iterable[str]) -> Expansion:
@@ -104,17 +104,17 @@ class SkillGroups(Struct, frozen=True, kw_only=True):
 
     def named_in(self, text: str, chosen: Iterable[str] = ()) -> tuple[str, ...]:
         """Return `chosen` and the groups of skills that `text` names literally: a safety net for the model's choice."""
-        words = f" {_spaced(text)} "
+        words = f" {_words_of(text)} "
         names = dict.fromkeys(chosen)
         for group in self.groups:
-            if group.name != ALWAYS and any(f" {_spaced(skill)} " in words for skill in group.skills):
+            if group.name != ALWAYS and any(f" {_words_of(skill)} " in words for skill in group.skills):
                 names.setdefault(group.name)
         return tuple(names)
 
     def described(self) -> str:
         """Return one line a group for the model that has to choose: name, description, a few of its skills."""
         return "\n".join(
-            f"- {group.name}: {group.description} ({', '.join(_some(group.skills or group.tools))})".replace(
+            f"- {group.name}: {group.description} ({', '.join(_first_names(group.skills or group.tools))})".replace(
                 ":  (", ": ("
             )
             for group in self.groups
@@ -122,7 +122,7 @@ class SkillGroups(Struct, frozen=True, kw_only=True):
         )
 
 
-def _group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
+def _read_group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
     if not isinstance(value, Mapping | list):
         problems.append(f"skill_groups.{name}: a mapping with `skills` was expected")
         return None
@@ -135,13 +135,13 @@ def _group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
     return SkillGroup(
         name=name,
         description=str(given.get("description") or ""),
-        skills=_names(name, "skills", given, problems),
-        tools=_names(name, "tools", given, problems),
-        capabilities=_names(name, "capabilities", given, problems),
+        skills=_read_names(name, "skills", given, problems),
+        tools=_read_names(name, "tools", given, problems),
+        capabilities=_read_names(name, "capabilities", given, problems),
     )
 
 
-def _names(group: str, key: str, given: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:
+def _read_names(group: str, key: str, given: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:
     value: Any = given.get(key)
     given_one = [] if value is None else [value]
     items = cast("list[Any]", value) if isinstance(value, list) else given_one
@@ -151,7 +151,7 @@ def _names(group: str, key: str, given: Mapping[str, Any], problems: list[str]) 
     return names
 
 
-def _merged(mine: SkillGroup, other: SkillGroup) -> SkillGroup:
+def _merge(mine: SkillGroup, other: SkillGroup) -> SkillGroup:
     return SkillGroup(
         name=mine.name,
         description=mine.description or other.description,
@@ -161,10 +161,14 @@ def _merged(mine: SkillGroup, other: SkillGroup) -> SkillGroup:
     )
 
 
-def _spaced(text: str) -> str:
+def _words_of(text: str) -> str:
     """Return the words of `text`, one space between: `Trend-Spotter` and `trend spotter` read alike."""
     return " ".join("".join(character if character.isalnum() else " " for character in text.lower()).split())
 
 
-def _some(skills: tuple[str, ...]) -> tuple[str, ...]:
-    return skills if len(skills) <= _SHOWN else (*skills[:_SHOWN], f"{len(skills) - _SHOWN} more")
+def _first_names(skills: tuple[str, ...]) -> tuple[str, ...]:
+    return (
+        skills
+        if len(skills) <= _MAX_SKILLS_SHOWN
+        else (*skills[:_MAX_SKILLS_SHOWN], f"{len(skills) - _MAX_SKILLS_SHOWN} more")
+    )

@@ -1,8 +1,8 @@
 """Success rates of tools from past calls: how often each worked, lately, for each identity.
 
 For every identity and tool two weights are kept, of successes and of failures; each halves in `HALF_LIFE`. The rate is
-smoothed towards `EXPECTED`, as if `_DOUBT` calls had gone that way before the first one. It becomes points that move a
-priority by at most `BOUND` in either direction: an order changes, nothing ever disappears from it.
+smoothed towards `EXPECTED`, as if `_PRIOR_CALLS` calls had gone that way before the first one. It becomes points that
+move a priority by at most `BOUND` in either direction: an order changes, nothing ever disappears from it.
 
 The audit rows are the memory of it: a crib that opens hands the recorded outcomes to `replay`.
 """
@@ -25,14 +25,14 @@ BOUND: Final = 10
 """Points, of the 100 of a priority: a preference, weaker than an explicit one of the catalog."""
 EXPECTED: Final = 0.8
 """The share of calls that work where nothing is known."""
-_DOUBT: Final = 5.0
+_PRIOR_CALLS: Final = 5.0
 """Calls that the expectation counts for."""
-_EVERYBODY: Final = ""
+_ALL_IDENTITIES: Final = ""
 """The identity under which the calls of all principals are counted together."""
 
-_STEP: Final = 60.0
+_STEP_SECONDS: Final = 60.0
 """Seconds in which nothing fades: calls in quick succession pay no power each, and no point hangs on it."""
-_MOST: Final = 20_000
+_MAX_PAIRS: Final = 20_000
 """Pairs of identity and tool that are remembered; the one that was used least lately goes first."""
 _FAULTS: Final = frozenset({"tool_error", "timeout", "unavailable", "internal", "outcome_unknown", "overloaded"})
 """Outcomes that count against a tool. Wrong arguments, refusals and cancellations do not."""
@@ -52,7 +52,7 @@ class _Weights(Struct):
     def points(self, now: float) -> int:
         share = 0.5 ** (max(0.0, now - self.at) / HALF_LIFE)
         good, bad = self.good * share, self.bad * share
-        rate = (good + EXPECTED * _DOUBT) / (good + bad + _DOUBT)
+        rate = (good + EXPECTED * _PRIOR_CALLS) / (good + bad + _PRIOR_CALLS)
         room = 1 - EXPECTED if rate > EXPECTED else EXPECTED
         return round(BOUND * (rate - EXPECTED) / room)
 
@@ -84,7 +84,7 @@ class SuccessRates:
         """
         if scope == "off":
             return {}
-        whose, now = _EVERYBODY if scope == "global" else identity, self._clock()
+        whose, now = _ALL_IDENTITIES if scope == "global" else identity, self._clock()
         found = ((tool, weights.points(now)) for (who, tool), weights in self._weights.items() if who == whose)
         return {tool: points for tool, points in found if points}
 
@@ -93,20 +93,20 @@ class SuccessRates:
         is_bad = outcome != "ok"
         if not tool or (is_bad and outcome not in _FAULTS):
             return
-        for whose in (identity, _EVERYBODY) if identity != _EVERYBODY else (_EVERYBODY,):
+        for whose in (identity, _ALL_IDENTITIES) if identity != _ALL_IDENTITIES else (_ALL_IDENTITIES,):
             weights = self._weights.get((whose, tool))
-            if weights is None or at - weights.at >= _STEP:
-                weights = self._renewed(whose, tool, at)
+            if weights is None or at - weights.at >= _STEP_SECONDS:
+                weights = self._renew(whose, tool, at)
             if is_bad:
                 weights.bad += 1
             else:
                 weights.good += 1
 
-    def _renewed(self, whose: str, tool: str, at: float) -> _Weights:
+    def _renew(self, whose: str, tool: str, at: float) -> _Weights:
         """Return the weights of a pair as they are at `at`, and give it the last place: that of the newest."""
         weights = self._weights.pop((whose, tool), None) or _Weights(at=at)
         weights.decay(at)
         self._weights[whose, tool] = weights
-        while len(self._weights) > _MOST:
+        while len(self._weights) > _MAX_PAIRS:
             del self._weights[next(iter(self._weights))]
         return weights

@@ -12,7 +12,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog.catalog import OUR_SOURCES
+from ..catalog.catalog import BUILTIN_SOURCES
 from ..core.json import loads
 from ..core.permission import Answer, Approval, Verdict, unreachable_approver
 from ..crib import Toolcrib
@@ -149,7 +149,7 @@ class Pages:
             await catalog.prepare(query)
             found = [catalog.tools[hit.name] for hit in catalog.search(query, _ROWS)]
         else:
-            found = sorted(catalog.tools.values(), key=lambda tool: tool.source in OUR_SOURCES)
+            found = sorted(catalog.tools.values(), key=lambda tool: tool.source in BUILTIN_SOURCES)
         if source:
             found = [tool for tool in found if tool.source == source]
         pages = max(1, math.ceil(len(found) / _ROWS))

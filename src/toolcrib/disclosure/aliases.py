@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from ..catalog import names as naming
-from ..catalog.catalog import OUR_SOURCES, Catalog
+from ..catalog.catalog import BUILTIN_SOURCES, Catalog
 from ..core.schema.nodes import as_node
 from ..core.tool import Kind, Tool
 from .ops import OpMap
@@ -176,7 +176,7 @@ class Labels:
         tools = self._catalog.tools
         found = [(one, tools[one.tool]) for one in label.all if one.tool in tools]
         if name in self._naming.ours:
-            found = [(one, tool) for one, tool in found if tool.source in OUR_SOURCES]
+            found = [(one, tool) for one, tool in found if tool.source in BUILTIN_SOURCES]
         known = [one for one, tool in found if one.fits(tool)]
         if not known or (name in tools and tools[name].source != tools[known[0].tool].source):
             return None

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..catalog.catalog import OUR_SOURCES, Catalog
+from ..catalog.catalog import BUILTIN_SOURCES, Catalog
 from ..catalog.resources import RESOURCES
 from ..catalog.skill_groups import SkillGroups
 from ..core.budget import NO_LOOPS, Loops
@@ -139,7 +139,7 @@ class Profile(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     def plugin_of(self, tool: Tool) -> str:
         """Return the provider of a tool; of a built-in one the plugin that the profile names, else its category."""
-        if tool.capability.provider or tool.source not in OUR_SOURCES:
+        if tool.capability.provider or tool.source not in BUILTIN_SOURCES:
             return tool.capability.provider or tool.source
         known: Mapping[str, str] = self.options.get("plugins") or {}
         return known.get(tool.name) or known.get(tool.category) or tool.category or tool.source
@@ -276,7 +276,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
         For lists from the start; tools that the model loaded are declared in full.
         """
-        return in_brief(face) if self.profile.brief and face.source in OUR_SOURCES else face
+        return in_brief(face) if self.profile.brief and face.source in BUILTIN_SOURCES else face
 
     def find(self, name: str) -> Tool | None:
         """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog.

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..catalog.catalog import OUR_SOURCES
+from ..catalog.catalog import BUILTIN_SOURCES
 from ..catalog.names import SEPARATOR, portable
 from ..core.patterns import regex
 from ..core.similar import fold
@@ -94,8 +94,8 @@ class OpMap:
         Every tool has an op in the end, and no two the same: those without a claim are `x.<source>.<tool>`, at last
         their name.
         """
-        users = [tool for tool in self._tools.values() if tool.source not in OUR_SOURCES]
-        guests = [tool for tool in self._tools.values() if tool.source in OUR_SOURCES]
+        users = [tool for tool in self._tools.values() if tool.source not in BUILTIN_SOURCES]
+        guests = [tool for tool in self._tools.values() if tool.source in BUILTIN_SOURCES]
         local = [tool for tool in users if tool.origin not in _ELSEWHERE]
         remote = [tool for tool in users if tool.origin in _ELSEWHERE]
         self._claim(_declared(users, labels))
@@ -230,7 +230,7 @@ def _loosely(tool: Tool, op: str) -> Iterator[str]:
     group, entity, action = parts_of(op)
     yield f"x.misc.{tool.local_name}"
     yield f"x.{tool.source}.{tool.name.removeprefix(tool.source + SEPARATOR)}"
-    if tool.source not in OUR_SOURCES and (pattern := _by_pattern(tool)):
+    if tool.source not in BUILTIN_SOURCES and (pattern := _by_pattern(tool)):
         yield pattern
     if entity and group != "x":
         yield f"{entity}.{action}"

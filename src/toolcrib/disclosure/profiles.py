@@ -23,7 +23,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..catalog.catalog import OUR_SOURCES, Catalog
+from ..catalog.catalog import BUILTIN_SOURCES, Catalog
 from ..catalog.names import MAX_NAME, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
@@ -469,7 +469,7 @@ def gaps(profile: Profile, catalog: Catalog, held: Mapping[str, str] = MappingPr
 def op_problems(ops: OpMap) -> Iterator[Problem]:
     """Yield a problem for each op that a tool claims and does not have."""
     for lost in ops.lost:
-        if lost.winner is not None and {lost.tool.source, lost.winner.source} <= OUR_SOURCES:
+        if lost.winner is not None and {lost.tool.source, lost.winner.source} <= BUILTIN_SOURCES:
             continue  # between built-in tools, a profile decides
         winner = (
             f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"

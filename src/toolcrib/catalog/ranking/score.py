@@ -18,7 +18,7 @@ index answers alike however it was built; `Catalog.search` settles them by what 
     _candidates     the strongest runs of postings, within the budget       at most ten for each result
     _score          each candidate by all its terms                          BM25F, neighbours, source, name, clauses
     _any_fits       is there an answer at all?                               else nothing is returned
-    _with_meaning, boost, opposites ──► `_arranged`
+    _with_meaning, boost, opposites ──► `_reorder`
 
 The constants were fitted on labelled sets (`bench/retrieval.py`): a change of one needs the figures again.
 """
@@ -42,32 +42,32 @@ from .terms import LEVELS
 _Allowed = Callable[[str], bool] | None
 _NONE: Mapping[str, int] = {}
 
-_LEAST_KEPT = 10
-_CANDIDATES_KEPT = 10
-_NEAR = 0.65
+_MIN_CANDIDATES = 10
+_MAX_CANDIDATES_PER_RESULT = 10
+_MIN_CANDIDATE_SHARE = 0.65
 """Candidates are ranked if they gathered this share of the last retained one's score, ten for each result at most.
 
 Without the share the figures on the labelled sets are the same to the third digit.
 """
-_LEAST_BUDGET = 3_000
+_MIN_BUDGET = 3_000
 _BUDGET_SHARE = 0.2
 """Postings walked at most: this share of the number of tools, but no fewer than the floor (whole runs only). On the
 labelled sets, a budget without end and 1,000 candidates give the same figures to the third digit."""
 _BUDGET_GROWTH = 8
-_MOST_TERMS = 64
+_MAX_TERMS = 64
 """Terms of a query that count, those worth most first: a pasted page is a query, too."""
 
-_NEIGHBOURS = 0.35
+_NEIGHBOUR_BONUS = 0.35
 """Bonus for two words that stand side by side in query and tool, as a share of what the two are worth."""
-_ALIKE = 0.5
+_SIMILAR_WORD_WEIGHT = 0.5
 """Maximum weight of a word that no tool has, through a similar one."""
-_SOURCE = 0.25
+_SOURCE_SHARE = 0.25
 """Share of the score of a tool's source that the tool gets: the words of a source speak for all of its tools."""
-_COVERAGE = 0.5
+_NAME_COVERAGE_BONUS = 0.5
 """The most that the part of its name which the query covers adds to a tool's score, as a share of that."""
 _RELATED_COVERAGE = 0.5
 """How much of a name a word covers that is only related to one of the query."""
-_CLAUSE = 0.25
+_CLAUSE_BONUS = 0.25
 """Bonus for the best clause of a long request, as a share of the best score: one clause often names one tool."""
 _FIT_PER_TERM = 0.0049
 _FIT_TOOLS = 5
@@ -84,44 +84,44 @@ labelled queries at most 2 % are refused in each set (`bench/retrieval`). The fi
 for the others, except that they refuse 2.4 % of `mcp_mid`.
 """
 _FIT_POWER = 0.85
-_MEANING = (0.55, 0.35)
+_MEANING_SHARES = (0.55, 0.35)
 """Share of meaning in the score, where vectors exist: between these, by the match of the best tool's words."""
-_MEANING_FITS = (0.05, 0.5)
-_NEAREST = 50
+_MEANING_FIT_BOUNDS = (0.05, 0.5)
+_NEAREST_RANKED = 50
 """Tools nearest in meaning that are ranked even without a shared word."""
-_LEAST_MEANING = 0.345
-"""With vectors, how near the nearest tool must be where the words fit just enough: `_MEANING_PER_FIT` less for each
+_MIN_COSINE = 0.345
+"""With vectors, how near the nearest tool must be where the words fit just enough: `_COSINE_PER_FIT` less for each
 factor e by which they fit better, and more where they fit worse, at most .52, from where meaning alone is enough.
 
 Cosines of MiniLM; those of other models lie higher, and refuse less. Fitted like `_FIT_PER_TERM`: 1.7 % at most are
 refused of a set's own queries. A classifier of sixteen such features that learns from one set refuses .14 to .41 of the
 queries that are foreign to it at 2 %, this .01 to .48, words alone .01 to .36.
 """
-_MEANING_PER_FIT = 0.25
-_LEAST_WORDS = 0.5
+_COSINE_PER_FIT = 0.25
+_MIN_FIT_SHARE = 0.5
 """Share of the least fit; words that fit less count as this much."""
-_NO_WORDS = 0.02
+_WORDLESS_SCALE = 0.02
 """The scale of scores when no tool has a word of the query: this share of the query."""
-_ARRANGED = 30
+_MAX_REORDERED = 30
 """Results that are put in order one by one, which takes time in their square; the others keep their order."""
-_NAMESAKE = 0.1
+_NAMESAKE_PENALTY = 0.1
 """Taken from a tool whose name one before it has, as a share of the best score."""
-_LONG = 16
+_LONG_REQUEST_TERMS = 16
 """Requests of more terms than this may want several tools."""
-_COVERED = 0.2
+_COVERED_PENALTY = 0.2
 """How much less a word of a long request counts, at most, once a tool that has it was taken."""
-_BOOSTS = (0.5, 2.0)
+_BOOST_BOUNDS = (0.5, 2.0)
 """Bounds of the factor that a caller gives by name: it changes the order of what fits, and makes nothing fit."""
-_OPPOSED = 0.5
+_OPPOSED_FACTOR = 0.5
 """Factor on the score of a tool whose name promises the opposite of what is wanted."""
-_LEAST_SHARE = 0.2
+_MIN_SCORE_SHARE = 0.2
 """Neither is one that scores less than this share of the best: short lists where one tool stands out."""
 
 
 class Corpus(Struct, kw_only=True):
     """Ranked documents: the postings, and by document number its name (empty: the number is free) and its source.
 
-    `rarities` and `name_masses` are caches over the size of the corpus, which `resized` drops.
+    `rarities` and `name_masses` are caches over the size of the corpus, which `count_changed` drops.
     """
 
     postings: Postings
@@ -136,13 +136,13 @@ class Corpus(Struct, kw_only=True):
     name_masses: dict[int, float] = field(default_factory=dict[int, float])
 
     @property
-    def least_fit(self) -> float:
+    def min_fit(self) -> float:
         """Return the lowest fit of the best document that is an answer."""
         size = max(self.size, 1)
         low, high = _FIT_BOUNDS
         return min(max(_FIT_PER_TERM * self.terms / size * log1p(size / _FIT_TOOLS), low), high)
 
-    def resized(self, by: int, terms: int) -> None:
+    def count_changed(self, by: int, terms: int) -> None:
         """Record that a document came or went: values derived from their number are recomputed."""
         self.size += by
         self.terms += by * terms
@@ -179,7 +179,7 @@ class _Term(NamedTuple):
     number: int
 
 
-class _Weighed(Struct, kw_only=True):
+class _WeighedQuery(Struct, kw_only=True):
     """A plan in the numbers of one corpus."""
 
     asked: float
@@ -209,7 +209,7 @@ class _Scored(NamedTuple):
     levels: dict[int, int]
 
 
-class Near(Protocol):
+class Similarities(Protocol):
     """Similarity of the documents to the query in meaning, by their names."""
 
     @property
@@ -226,58 +226,60 @@ class Near(Protocol):
         ...
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class SearchOptions(Struct, frozen=True, kw_only=True):
     """Parameters of a search beside the query."""
 
     allowed: Callable[[str], bool] | None = None
     """Whether a name may be found at all."""
     boost: Callable[[str], float] | None = None
     """A factor by name, limited to a half and two: other knowledge of a tool than its words."""
-    near: Near | None = None
+    near: Similarities | None = None
     weak: bool = False
     """Also what fits too little to be an answer."""
 
 
-_NOTHING = Wishes()
+_NO_OPTIONS = SearchOptions()
 
 
 def rank(
-    corpus: Corpus, plan: QueryTerms, k: int, *, also: Mapping[str, int] = _NONE, wishes: Wishes = _NOTHING
+    corpus: Corpus, plan: QueryTerms, k: int, *, also: Mapping[str, int] = _NONE, options: SearchOptions = _NO_OPTIONS
 ) -> list[Ranked]:
     """Return the tools that fit, best first: `k` or more, if so many do; those in `also` (names) in any case."""
-    weighed, allowed = _weigh(corpus, plan), wishes.allowed
+    weighed, allowed = _weigh(corpus, plan), options.allowed
     wanted = {number for name, number in also.items() if allowed is None or allowed(name)}
-    chosen = _candidates(corpus, weighed, max(k, _LEAST_KEPT), allowed) | wanted
-    if wishes.near is not None:
-        nearest = map(corpus.number_of.get, wishes.near.best(max(k, _NEAREST)))
+    chosen = _candidates(corpus, weighed, max(k, _MIN_CANDIDATES), allowed) | wanted
+    if options.near is not None:
+        nearest = map(corpus.number_of.get, options.near.best(max(k, _NEAREST_RANKED)))
         chosen |= {n for n in nearest if n is not None and (allowed is None or allowed(corpus.names[n]))}
     scored = [_score(corpus, weighed, number) for number in chosen]
-    if not wishes.weak and not _any_fits(corpus, scored, weighed, wishes.near):
+    if not options.weak and not _any_fits(corpus, scored, weighed, options.near):
         scored = [one for one in scored if one.number in wanted]
-    ranked = _with_meaning(corpus, weighed, _with_clauses(scored, len(weighed.clauses)), wishes.near)
-    if wishes.boost is not None:
-        ranked = [Ranked(one.score * _bounded(wishes.boost(corpus.names[one.number])), one.number) for one in ranked]
-    ranked = [_without_opposed(one, plan.actions, corpus.names[one.number]) for one in ranked]
-    least = _LEAST_SHARE * max((one.score for one in ranked if one.number not in wanted), default=0.0)
+    ranked = _with_meaning(corpus, weighed, _with_clauses(scored, len(weighed.clauses)), options.near)
+    if options.boost is not None:
+        ranked = [
+            Ranked(one.score * _bound_boost(options.boost(corpus.names[one.number])), one.number) for one in ranked
+        ]
+    ranked = [_lower_opposed(one, plan.actions, corpus.names[one.number]) for one in ranked]
+    least = _MIN_SCORE_SHARE * max((one.score for one in ranked if one.number not in wanted), default=0.0)
     kept = [one for one in ranked if one.score >= least or one.number in wanted]
     kept.sort(key=lambda one: (-one.score, corpus.names[one.number]))
-    return _arranged(corpus, weighed, kept, {one.number: one.levels for one in scored})
+    return _reorder(corpus, weighed, kept, {one.number: one.levels for one in scored})
 
 
-def _without_opposed(one: Ranked, wanted: Actions, name: str) -> Ranked:
+def _lower_opposed(one: Ranked, wanted: Actions, name: str) -> Ranked:
     """Lower the score of a tool whose name promises the opposite of what is wanted."""
-    return Ranked(one.score * _OPPOSED, one.number) if are_opposed(wanted, actions_of_name(name)) else one
+    return Ranked(one.score * _OPPOSED_FACTOR, one.number) if are_opposed(wanted, actions_of_name(name)) else one
 
 
-def _bounded(factor: float) -> float:
-    low, high = _BOOSTS
+def _bound_boost(factor: float) -> float:
+    low, high = _BOOST_BOUNDS
     return min(max(factor, low), high)
 
 
-def _any_fits(corpus: Corpus, scored: list[_Scored], weighed: _Weighed, near: Near | None) -> bool:
+def _any_fits(corpus: Corpus, scored: list[_Scored], weighed: _WeighedQuery, near: Similarities | None) -> bool:
     """Whether there is an answer at all: all of the query's words, enough of them, or words and meaning together."""
     best = max(scored, key=lambda one: one.fit, default=None)
-    share = (best.fit if best else 0.0) * weighed.length**_FIT_POWER / corpus.least_fit
+    share = (best.fit if best else 0.0) * weighed.length**_FIT_POWER / corpus.min_fit
     if (
         weighed.own
         and len(weighed.own) == weighed.length - 1
@@ -286,16 +288,18 @@ def _any_fits(corpus: Corpus, scored: list[_Scored], weighed: _Weighed, near: Ne
         return True
     if near is None or (best and near.of(corpus.names[best.number]) is None):  # its vector is not made yet
         return share >= 1.0
-    return near.most + _MEANING_PER_FIT * log(max(share, _LEAST_WORDS)) >= _LEAST_MEANING
+    return near.most + _COSINE_PER_FIT * log(max(share, _MIN_FIT_SHARE)) >= _MIN_COSINE
 
 
-def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near: Near | None) -> list[Ranked]:
+def _with_meaning(
+    corpus: Corpus, weighed: _WeighedQuery, ranked: list[Ranked], near: Similarities | None
+) -> list[Ranked]:
     """Mix each score, as a share of the highest, with nearness; the scale stays that of the words."""
     if near is None or not ranked:
         return ranked
     highest = max(one.score for one in ranked)
-    scale = highest or _NO_WORDS * weighed.asked
-    meaning = _meaning(highest / weighed.asked if weighed.asked else 0.0)
+    scale = highest or _WORDLESS_SCALE * weighed.asked
+    meaning = _meaning_share(highest / weighed.asked if weighed.asked else 0.0)
     mixed: list[Ranked] = []
     for one in ranked:
         share = one.score / scale
@@ -306,28 +310,33 @@ def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near:
     return mixed
 
 
-def _meaning(fit: float) -> float:
+def _meaning_share(fit: float) -> float:
     """Return the weight of similarity, given the fit of the best tool by its words."""
-    low, high = _MEANING_FITS
+    low, high = _MEANING_FIT_BOUNDS
     place = (min(max(fit, low), high) - low) / (high - low)
-    return _MEANING[0] + place * (_MEANING[1] - _MEANING[0])
+    return _MEANING_SHARES[0] + place * (_MEANING_SHARES[1] - _MEANING_SHARES[0])
 
 
-def _arranged(
-    corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], levels: Mapping[int, Mapping[int, int]]
+def _reorder(
+    corpus: Corpus, weighed: _WeighedQuery, ranked: list[Ranked], levels: Mapping[int, Mapping[int, int]]
 ) -> list[Ranked]:
     """Put the first ones in order one by one, each score lowered by what those before it already cover.
 
-    Quadratic in the results that it orders: `_ARRANGED` at most.
+    Quadratic in the results that it orders: `_MAX_REORDERED` at most.
     """
-    waiting, arranged = ranked[:_ARRANGED], list[Ranked]()
-    step = _NAMESAKE * (waiting[0].score if waiting else 0.0)
+    waiting, arranged = ranked[:_MAX_REORDERED], list[Ranked]()
+    step = _NAMESAKE_PENALTY * (waiting[0].score if waiting else 0.0)
     names = {one.number: corpus.postings.name(one.number) for one in waiting}
-    cover = _Cover(weighed.worth, [levels[one.number] for one in waiting]) if weighed.length > _LONG + 1 else None
+    cover = (
+        _TermCoverage(weighed.worth, [levels[one.number] for one in waiting])
+        if weighed.length > _LONG_REQUEST_TERMS + 1
+        else None
+    )
     taken: set[bytes] = set()
     while waiting:
         lowered = [
-            one.score * (cover.fresh(levels[one.number]) if cover else 1.0) - step * (names[one.number] in taken)
+            one.score * (cover.uncovered_share(levels[one.number]) if cover else 1.0)
+            - step * (names[one.number] in taken)
             for one in waiting
         ]
         at = max(range(len(waiting)), key=lowered.__getitem__)
@@ -335,45 +344,45 @@ def _arranged(
         arranged.append(Ranked(lowered[at], one.number))
         taken.add(names[one.number])
         if cover:
-            cover.take(levels[one.number])
+            cover.add(levels[one.number])
     floor = arranged[-1].score if arranged else 0.0
-    return arranged + [Ranked(min(one.score, floor), one.number) for one in ranked[_ARRANGED:]]
+    return arranged + [Ranked(min(one.score, floor), one.number) for one in ranked[_MAX_REORDERED:]]
 
 
-class _Cover:
+class _TermCoverage:
     """Coverage of a request by the tools taken so far: each of its terms by the best of them."""
 
     def __init__(self, worth: Mapping[int, int], candidates: Iterable[Mapping[int, int]]) -> None:
-        self._worth = worth
+        self._level_worth = worth
         self._left = dict.fromkeys(worth, 1.0)
         self._highest: dict[int, int] = {}
         for levels in candidates:
             for term, level in levels.items():
                 self._highest[term] = max(level, self._highest.get(term, 0))
 
-    def fresh(self, levels: Mapping[int, int]) -> float:
+    def uncovered_share(self, levels: Mapping[int, int]) -> float:
         """Return which share of a tool's terms the others do not cover."""
-        whole = sum([self._worth[term] * level for term, level in levels.items()])
-        left = sum([self._worth[term] * level * self._left[term] for term, level in levels.items()])
+        whole = sum([self._level_worth[term] * level for term, level in levels.items()])
+        left = sum([self._level_worth[term] * level * self._left[term] for term, level in levels.items()])
         return left / whole if whole else 1.0
 
-    def take(self, levels: Mapping[int, int]) -> None:
+    def add(self, levels: Mapping[int, int]) -> None:
         """Count the terms of a tool as covered."""
         for term, level in levels.items():
-            self._left[term] = min(self._left[term], 1.0 - _COVERED * level / self._highest[term])
+            self._left[term] = min(self._left[term], 1.0 - _COVERED_PENALTY * level / self._highest[term])
 
 
-def _weigh(corpus: Corpus, plan: QueryTerms) -> _Weighed:
+def _weigh(corpus: Corpus, plan: QueryTerms) -> _WeighedQuery:
     known = corpus.postings.vocabulary
-    asked = plan.related | _alike(corpus, plan.weights) | plan.weights
+    asked = plan.related | _similar_terms(corpus, plan.weights) | plan.weights
     found = [
-        _Term(_worth(corpus, number, weight), term, number)
+        _Term(_level_worth(corpus, number, weight), term, number)
         for term, weight in asked.items()
         if (number := known.get(term)) is not None
     ]
-    terms = nlargest(_MOST_TERMS, found)
-    return _Weighed(
-        asked=_asked(corpus, plan.weights),
+    terms = nlargest(_MAX_TERMS, found)
+    return _WeighedQuery(
+        asked=_full_score(corpus, plan.weights),
         length=len(plan.weights) + 1,
         own=frozenset(known[term] for term in plan.weights if term in known),
         terms=terms,
@@ -382,54 +391,54 @@ def _weigh(corpus: Corpus, plan: QueryTerms) -> _Weighed:
             term.number: corpus.rarity(term.number) * (1.0 if term.spelling in plan.weights else _RELATED_COVERAGE)
             for term in terms
         },
-        neighbours=_neighbours(corpus, plan),
+        neighbours=_neighbour_pairs(corpus, plan),
         clauses=[
-            {known[term]: _worth(corpus, known[term], weight) for term, weight in clause.items() if term in known}
+            {known[term]: _level_worth(corpus, known[term], weight) for term, weight in clause.items() if term in known}
             for clause in plan.clauses
         ],
         source_worth=corpus.sources.worth(asked),
     )  # fmt: skip
 
 
-def _alike(corpus: Corpus, weights: Mapping[str, float]) -> dict[str, float]:
+def _similar_terms(corpus: Corpus, weights: Mapping[str, float]) -> dict[str, float]:
     """Return the terms that replace those that no tool has."""
     known, found = corpus.postings.vocabulary, dict[str, float]()
     for term, weight in weights.items():
         if term not in known:
-            for other, share in corpus.postings.alike(term).items():
-                found[other] = max(found.get(other, 0.0), _ALIKE * share * weight)
+            for other, share in corpus.postings.similar_terms(term).items():
+                found[other] = max(found.get(other, 0.0), _SIMILAR_WORD_WEIGHT * share * weight)
     return found
 
 
-def _asked(corpus: Corpus, weights: dict[str, float]) -> float:
+def _full_score(corpus: Corpus, weights: dict[str, float]) -> float:
     """Return the score of a document that contained every term of the query, including those in no document."""
     known, unknown = corpus.postings.vocabulary, rarity(0, corpus.size)
     return sum(weight * (corpus.rarity(known[term]) if term in known else unknown) for term, weight in weights.items())
 
 
-def _worth(corpus: Corpus, number: int, weight: float) -> int:
+def _level_worth(corpus: Corpus, number: int, weight: float) -> int:
     return round(weight * corpus.rarity(number) * SCALE)
 
 
-def _neighbours(corpus: Corpus, plan: QueryTerms) -> list[tuple[int, int, bytes, int]]:
+def _neighbour_pairs(corpus: Corpus, plan: QueryTerms) -> list[tuple[int, int, bytes, int]]:
     """Return the pairs of neighbouring terms of the query, with the bonus for finding them."""
     known, made = corpus.postings.vocabulary, list[tuple[int, int, bytes, int]]()
     for first, second in plan.neighbours:
         one, other = known.get(first), known.get(second)
         if one is not None and other is not None:
             weight = min(plan.weights.get(first, 0.0), plan.weights.get(second, 0.0), 1.0)
-            worth = (_worth(corpus, one, weight) + _worth(corpus, other, weight)) / 2
-            made.append((one, other, array("I", (one, other)).tobytes(), round(_NEIGHBOURS * worth * LEVELS)))
+            worth = (_level_worth(corpus, one, weight) + _level_worth(corpus, other, weight)) / 2
+            made.append((one, other, array("I", (one, other)).tobytes(), round(_NEIGHBOUR_BONUS * worth * LEVELS)))
     return made
 
 
-def _candidates(corpus: Corpus, weighed: _Weighed, kept: int, allowed: _Allowed) -> set[int]:
+def _candidates(corpus: Corpus, weighed: _WeighedQuery, kept: int, allowed: _Allowed) -> set[int]:
     """Return the documents to rank; where few of them are allowed, the budget grows until enough are found."""
     names = corpus.names
-    budget = max(_LEAST_BUDGET, int(_BUDGET_SHARE * corpus.size))
+    budget = max(_MIN_BUDGET, int(_BUDGET_SHARE * corpus.size))
     while True:
         gathered, complete = _gather(corpus, weighed.terms, budget)
-        chosen = _strongest(gathered, names, kept)
+        chosen = _highest(gathered, names, kept)
         if allowed is None:
             return chosen
         permitted = {number for number in chosen if allowed(names[number])}
@@ -437,7 +446,7 @@ def _candidates(corpus: Corpus, weighed: _Weighed, kept: int, allowed: _Allowed)
             return permitted
         if complete:
             gathered = {number: value for number, value in gathered.items() if allowed(names[number])}
-            return _strongest(gathered, names, kept)
+            return _highest(gathered, names, kept)
         budget *= _BUDGET_GROWTH
 
 
@@ -461,16 +470,16 @@ def _gather(corpus: Corpus, terms: list[_Term], budget: int) -> tuple[dict[int, 
     return gathered, True
 
 
-def _strongest(gathered: dict[int, int], names: Sequence[str], kept: int) -> set[int]:
+def _highest(gathered: dict[int, int], names: Sequence[str], kept: int) -> set[int]:
     """Return the numbers of the highest values: `kept` of them, and more while they come near; ties by name.
 
     Ties at the end are settled by name, so that the same tools are candidates in any order of building.
     """
-    most = _CANDIDATES_KEPT * kept
+    most = _MAX_CANDIDATES_PER_RESULT * kept
     highest = nlargest(most, gathered.values())
     if len(highest) <= kept:
         return set(gathered)
-    near = _NEAR * highest[kept - 1]
+    near = _MIN_CANDIDATE_SHARE * highest[kept - 1]
     if len(highest) < most or highest[-1] < near:
         return {number for number, value in gathered.items() if value >= near}
     least = highest[-1]
@@ -480,7 +489,7 @@ def _strongest(gathered: dict[int, int], names: Sequence[str], kept: int) -> set
     return chosen
 
 
-def _score(corpus: Corpus, weighed: _Weighed, number: int) -> _Scored:
+def _score(corpus: Corpus, weighed: _WeighedQuery, number: int) -> _Scored:
     worth, total = weighed.worth, 0
     covered: list[float] = []
     levels: dict[int, int] = {}
@@ -490,33 +499,33 @@ def _score(corpus: Corpus, weighed: _Weighed, number: int) -> _Scored:
         total += worth[term] * level
         if pair & NAME_FLAG:
             covered.append(weighed.covers[term])
-    source = int(_SOURCE * _source_score(corpus, weighed, corpus.source_of[number]))
+    source = int(_SOURCE_SHARE * _source_score(corpus, weighed, corpus.source_of[number]))
     fit = (total + source) / (SCALE * LEVELS * weighed.asked) if weighed.asked else 0.0
     if len(levels) > 1:  # not in `fit`: no tool fits by the order of its words
-        total += _beside(corpus, weighed, number, levels)
+        total += _neighbour_bonus(corpus, weighed, number, levels)
     total += source
-    factor = 1.0 + _COVERAGE * fsum(covered) / corpus.name_mass(number) if covered else 1.0
+    factor = 1.0 + _NAME_COVERAGE_BONUS * fsum(covered) / corpus.name_mass(number) if covered else 1.0
     clauses = [sum([clause.get(term, 0) * level for term, level in levels.items()]) for clause in weighed.clauses]
     return _Scored(number, fit, total * factor / (SCALE * LEVELS), clauses, levels)
 
 
-def _source_score(corpus: Corpus, weighed: _Weighed, source: int) -> int:
+def _source_score(corpus: Corpus, weighed: _WeighedQuery, source: int) -> int:
     known = weighed.source_scores.get(source)
     if known is None:
         known = weighed.source_scores[source] = corpus.sources.score(source, weighed.source_worth)
     return known
 
 
-def _beside(corpus: Corpus, weighed: _Weighed, number: int, levels: dict[int, int]) -> int:
+def _neighbour_bonus(corpus: Corpus, weighed: _WeighedQuery, number: int, levels: dict[int, int]) -> int:
     """Return the bonus for neighbours that are adjacent in the document as well."""
     both = [pair for pair in weighed.neighbours if pair[0] in levels and pair[1] in levels]
     if not both:
         return 0
     order = corpus.postings.order(number)
-    return sum([worth for _, _, needle, worth in both if _stand(needle, order)])
+    return sum([worth for _, _, needle, worth in both if _are_adjacent(needle, order)])
 
 
-def _stand(pair: bytes, order: bytes) -> bool:
+def _are_adjacent(pair: bytes, order: bytes) -> bool:
     """Whether two terms stand side by side: found on a border of four bytes, not across one."""
     at = order.find(pair)
     while at >= 0 and at & 3:
@@ -529,7 +538,7 @@ def _with_clauses(scored: list[_Scored], clauses: int) -> list[Ranked]:
     if not clauses or not scored:
         return [Ranked(one.total, one.number) for one in scored]
     best = [max(one.clauses[at] for one in scored) or 1 for at in range(clauses)]
-    bonus = _CLAUSE * max(one.total for one in scored)
+    bonus = _CLAUSE_BONUS * max(one.total for one in scored)
     return [
         Ranked(one.total + bonus * max(value / top for value, top in zip(one.clauses, best, strict=True)), one.number)
         for one in scored

@@ -28,9 +28,9 @@ MAX_WORDS = 400
 
 _MAX_CHARACTERS = 8 * 1024
 _MAX_WORD = 64
-_LONG = 12
+_MAX_STEMMED_LENGTH = 12
 """Joined forms longer than this take the stem of their last part for their own, which is known already."""
-_REMEMBERED = 1 << 13
+_MAX_CACHED_WORDS = 1 << 13
 """Words of which the terms are kept, in each of three caches of some 400 bytes a word."""
 _WORD = re.compile(r"[\w-]+")
 _ASCII_WORD = re.compile(r"[\w-]+", re.ASCII)
@@ -44,13 +44,13 @@ LEVELS = 127
 """Impacts are whole numbers from 1 to `LEVELS`, so that sums do not depend on the order of adding."""
 
 _SATURATION = 1.2
-_MOST_REPEATS = 3
+_MAX_REPEATS = 3
 """Repeating a word more often than this in one field changes nothing: stuffing must not pay."""
-_UNIT = 128
+_WEIGHT_UNIT = 128
 """Weights are counted in parts of this."""
-_HEAVIEST = 32
+_MAX_WEIGHT = 32
 """More than all fields together can weigh, by far."""
-_MOST_TERMS = 512
+_MAX_FIELD_TERMS = 512
 _DESCRIPTION_WORDS = 200
 _PARAMETER_WORDS = 200
 _SCHEMA_NODES = 400
@@ -63,10 +63,11 @@ _BLOCK = re.compile(
 )
 
 _BRANCHES = frozenset(("items", "anyOf", "oneOf", "allOf"))
-_NOTHING: Mapping[str, Any] = {}
+_EMPTY_SCHEMA: Mapping[str, Any] = {}
 
 _LEVEL_OF = tuple(
-    max(1, int(LEVELS * weight / (_SATURATION * _UNIT + weight))) for weight in range(_HEAVIEST * _UNIT + 1)
+    max(1, int(LEVELS * weight / (_SATURATION * _WEIGHT_UNIT + weight)))
+    for weight in range(_MAX_WEIGHT * _WEIGHT_UNIT + 1)
 )
 
 
@@ -126,40 +127,40 @@ def terms_of_word(word: str) -> tuple[str, ...]:
     return _read_word(word, _read_piece)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED_WORDS)
 def _terms_of_tool_word(word: str) -> tuple[str, ...]:
     return _read_word(word, _terms_of_piece)
 
 
 def _read_word(word: str, read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
-    pieces = _pieces(word[:_MAX_WORD])
+    pieces = _split_word(word[:_MAX_WORD])
     found = chain.from_iterable(map(read, pieces))
-    return (*found, *_joined(pieces, read)) if len(pieces) > 1 else tuple(found)
+    return (*found, *_joined_terms(pieces, read)) if len(pieces) > 1 else tuple(found)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED_WORDS)
 def _parts_of_word(word: str) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(map(_terms_of_piece, _pieces(word[:_MAX_WORD]))))
+    return tuple(chain.from_iterable(map(_terms_of_piece, _split_word(word[:_MAX_WORD]))))
 
 
-def _pieces(word: str) -> list[str]:
+def _split_word(word: str) -> list[str]:
     if word.isascii():
         return _PIECE.findall(word)
     runs = _RUN.findall(word)
     return [piece for run in runs for piece in (_PIECE.findall(run) if run.isascii() else (run,))]
 
 
-def _joined(pieces: list[str], read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
+def _joined_terms(pieces: list[str], read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
     """Return the term of all pieces written as one word; scripts without spaces have no such form."""
     joined = "".join(pieces)
     if not joined.isascii() and _HAS_CJK.search(joined):
         return ()
-    if len(joined) > _LONG and (last := read(pieces[-1])):
+    if len(joined) > _MAX_STEMMED_LENGTH and (last := read(pieces[-1])):
         return ("".join(pieces[:-1]).casefold() + last[-1],)
     return read(joined)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_MAX_CACHED_WORDS)
 def _terms_of_piece(piece: str) -> tuple[str, ...]:
     return _read_piece(piece)
 
@@ -203,8 +204,8 @@ class Hit(Struct, frozen=True, kw_only=True):
     """The query is this tool's full or leaf name, in any case and with any separators."""
 
 
-def _units(weight: float, length: float, slope: float) -> tuple[int, ...]:
-    """Return the weight of one term by the number of terms in a field, in parts of `_UNIT`.
+def _units_by_length(weight: float, length: float, slope: float) -> tuple[int, ...]:
+    """Return the weight of one term by the number of terms in a field, in parts of `_WEIGHT_UNIT`.
 
     `length` is the reference: a field of this length has a factor of one. `slope` is the strength of the correction for
     other lengths (BM25's b): 0 none, 1 full.
@@ -212,21 +213,22 @@ def _units(weight: float, length: float, slope: float) -> tuple[int, ...]:
     Computed in advance for every length, in whole numbers: adding a tool is a look-up for each field.
     """
     return tuple(
-        max(1, round(_UNIT * weight / (1.0 - slope + slope * count / length))) for count in range(_MOST_TERMS + 1)
+        max(1, round(_WEIGHT_UNIT * weight / (1.0 - slope + slope * count / length)))
+        for count in range(_MAX_FIELD_TERMS + 1)
     )
 
 
-_NAME = _units(3.0, 3.5, 0.3)
-_TITLE = _units(1.5, 4.0, 0.3)
-_SOURCE = _units(1.0, 4.0, 0.3)
-_TAGS = _units(1.2, 4.0, 0.5)
-_CATEGORY = _units(0.8, 2.0, 0.3)
-_DESCRIPTION = _units(0.8, 32.0, 0.4)
-_BLOCKS = _units(0.3, 25.0, 0.6)
-_PARAMETER_NAMES = _units(1.5, 5.0, 0.7)
-_PARAMETER_TEXTS = _units(0.4, 25.0, 0.7)
-_SOURCE_NAME = _units(2.0, 4.0, 0.4)
-_SOURCE_DESCRIPTION = _units(1.0, 25.0, 0.4)
+_NAME = _units_by_length(3.0, 3.5, 0.3)
+_TITLE = _units_by_length(1.5, 4.0, 0.3)
+_SOURCE = _units_by_length(1.0, 4.0, 0.3)
+_TAGS = _units_by_length(1.2, 4.0, 0.5)
+_CATEGORY = _units_by_length(0.8, 2.0, 0.3)
+_DESCRIPTION = _units_by_length(0.8, 32.0, 0.4)
+_BLOCKS = _units_by_length(0.3, 25.0, 0.6)
+_PARAMETER_NAMES = _units_by_length(1.5, 5.0, 0.7)
+_PARAMETER_TEXTS = _units_by_length(0.4, 25.0, 0.7)
+_SOURCE_NAME = _units_by_length(2.0, 4.0, 0.4)
+_SOURCE_DESCRIPTION = _units_by_length(1.0, 25.0, 0.4)
 
 
 class Document(NamedTuple):
@@ -245,7 +247,7 @@ def document(entry: IndexEntry) -> Document:
 
     Each field has its own weight and its own correction for length; the sum of a term is saturated once, at the end.
     """
-    before, blocks = _split(entry.description)
+    before, blocks = _split_description(entry.description)
     names, texts = _schema_words(entry.schema)
     name, head = terms(entry.leaf), terms(before, _DESCRIPTION_WORDS)
     weights: dict[str, int] = {}
@@ -260,7 +262,7 @@ def document(entry: IndexEntry) -> Document:
         _weigh(weights, _BLOCKS, terms(blocks, _DESCRIPTION_WORDS))
     _weigh(weights, _PARAMETER_NAMES, terms(names, _PARAMETER_WORDS, joined=False))
     _weigh(weights, _PARAMETER_TEXTS, terms(texts, _PARAMETER_WORDS))
-    return Document(_saturated(weights), name, head)
+    return Document(_saturate(weights), name, head)
 
 
 def source_levels(key: str, title: str, description: str) -> dict[str, int]:
@@ -268,7 +270,7 @@ def source_levels(key: str, title: str, description: str) -> dict[str, int]:
     weights: dict[str, int] = {}
     _weigh(weights, _SOURCE_NAME, terms(f"{key} {title}"))
     _weigh(weights, _SOURCE_DESCRIPTION, terms(description, _DESCRIPTION_WORDS))
-    return _saturated(weights)
+    return _saturate(weights)
 
 
 @lru_cache(maxsize=256)
@@ -281,25 +283,25 @@ def _weigh(weights: dict[str, int], units: tuple[int, ...], found: list[str]) ->
     count = len(found)
     if not count:
         return
-    unit, known = units[count] if count < _MOST_TERMS else units[_MOST_TERMS], weights.get
+    unit, known = units[count] if count < _MAX_FIELD_TERMS else units[_MAX_FIELD_TERMS], weights.get
     once = set(found)
     if len(once) == count:
         for term in found:
             weights[term] = known(term, 0) + unit
         return
-    left = dict.fromkeys(once, _MOST_REPEATS)
+    left = dict.fromkeys(once, _MAX_REPEATS)
     for term in found:
         if left[term]:
             left[term] -= 1
             weights[term] = known(term, 0) + unit
 
 
-def _saturated(weights: dict[str, int]) -> dict[str, int]:
+def _saturate(weights: dict[str, int]) -> dict[str, int]:
     level_of, heaviest = _LEVEL_OF, len(_LEVEL_OF) - 1
     return {term: level_of[weight] if weight < heaviest else LEVELS for term, weight in weights.items()}
 
 
-def _split(description: str) -> tuple[str, str]:
+def _split_description(description: str) -> tuple[str, str]:
     """Separate the description from the blocks about arguments, results and examples that docstrings carry."""
     found = _BLOCK.search(description) if ":" in description or "\n" in description else None
     if found is None or not description[: found.start()].strip():
@@ -347,4 +349,4 @@ def _alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else _NOTHING
+    return cast("Mapping[str, Any]", value) if isinstance(value, (dict, Mapping)) else _EMPTY_SCHEMA

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...catalog.catalog import OUR_SOURCES
+from ...catalog.catalog import BUILTIN_SOURCES
 from ...core.similar import unknown_name
 from ...core.tool import Tool
 from ...crib import Toolcrib
@@ -64,7 +64,7 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
     packages = _packages(crib)
     listed = [replace(tool, source=packages.get(tool.name, tool.source)) for tool in listed]
-    return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
+    return sorted(listed, key=lambda tool: tool.source in BUILTIN_SOURCES)
 
 
 def _packages(crib: Toolcrib) -> Mapping[str, str]:
@@ -101,8 +101,8 @@ def tools(
         emit_json([_row(tool) | {"tokenizer": tokenizer().name} for tool in listed])
         return
     counter = tokenizer()
-    own = [tool for tool in listed if tool.source not in OUR_SOURCES]
-    built_in = [tool for tool in listed if tool.source in OUR_SOURCES]
+    own = [tool for tool in listed if tool.source not in BUILTIN_SOURCES]
+    built_in = [tool for tool in listed if tool.source in BUILTIN_SOURCES]
     is_brief = bool(own) and not sources and settings.sources.builtins is True
     table(
         _COLUMNS,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ...catalog.catalog import OUR_SOURCES
+from ...catalog.catalog import BUILTIN_SOURCES
 from ...core.tool import Tool
 from ...telemetry.tokens import definition_text, estimate, tokenizer
 from .. import meta_tools
@@ -98,7 +98,7 @@ def _instructions(visible: VisibleCatalog) -> str:
     place of one line for each server that it has itself.
     """
     known = visible.offered_by_source()
-    sources = [source for source in known if source not in OUR_SOURCES] or [*known]
+    sources = [source for source in known if source not in BUILTIN_SOURCES] or [*known]
     listed = ", ".join(sources) if len(sources) <= _SOURCES_NAMED else f"{len(sources)} sources"
     return f"Tools of {listed}\n{meta_tools.instructions(visible.profile)}\n{sum(known.values())} tools in all."
 

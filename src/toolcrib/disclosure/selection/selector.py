@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from ...catalog.catalog import OUR_SOURCES
+from ...catalog.catalog import BUILTIN_SOURCES
 from ...catalog.skill_groups import ALWAYS
 from ...core.patterns import regex
 from ...core.similar import fold
@@ -174,7 +174,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
                 reason = "nothing is known of the task: all tools"
             else:
                 declared = (tool for tool in core if tool.capability != PLAIN)
-                known = (tool for tool in declared if tool.source not in OUR_SOURCES)  # ours are words to search by
+                known = (tool for tool in declared if tool.source not in BUILTIN_SOURCES)  # ours are words to search by
                 tags |= {fold(tag): "core" for tool in known for tag in tool.tags}
                 reason = "nothing is known of the task: the capabilities of the core tools"
         matched = dict.fromkeys((*names, *(name for tag in tags for name in self.selectable.tagged(tag))))

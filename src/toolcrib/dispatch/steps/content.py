@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from ...catalog.catalog import OUR_SOURCES
+from ...catalog.catalog import BUILTIN_SOURCES
 from ...catalog.resources import RESOURCES
 from ...core.call import UNCHANGED, Call
 from ...core.kept_secrets import KeptSecrets
@@ -387,7 +387,7 @@ def _passes_whole(call: Call, profile: Profile) -> bool:
     if not call.session.audience.is_client:
         return False
     is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized
-    is_ours = call.tool is None or call.tool.source in (SOURCE, *OUR_SOURCES)
+    is_ours = call.tool is None or call.tool.source in (SOURCE, *BUILTIN_SOURCES)
     return not is_limited and not is_ours
 
 
@@ -438,7 +438,7 @@ def _is_foreign(call: Call, error: ToolError) -> bool:
 
 
 def _of_others(tool: Tool) -> bool:
-    return tool.source not in (SOURCE, *OUR_SOURCES)
+    return tool.source not in (SOURCE, *BUILTIN_SOURCES)
 
 
 class Wrap:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolcrib.catalog.index import Index, IndexEntry
-from toolcrib.catalog.ranking.query import actions_of_name, are_opposed, read_wanted
+from toolcrib.catalog.ranking.query import actions_of_name, are_opposed, wanted_actions
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.tool import Annotations, Availability, Tool
 
@@ -54,7 +54,7 @@ def test_of_the_labelled_pairs_the_tool_comes_before_its_opposite() -> None:
     ],
 )
 def test_a_name_that_promises_the_opposite_of_what_is_wanted_is_opposed(query: str, opposed: str, agreed: str) -> None:
-    wanted = read_wanted(query).actions
+    wanted = wanted_actions(query).actions
     assert [are_opposed(wanted, actions_of_name(name)) for name in (opposed, agreed)] == [True, False]
 
 
@@ -72,7 +72,7 @@ def test_a_name_that_promises_the_opposite_of_what_is_wanted_is_opposed(query: s
     ],
 )
 def test_a_name_that_has_nothing_against_what_is_wanted_is_not_opposed(query: str, name: str) -> None:
-    assert not are_opposed(read_wanted(query).actions, actions_of_name(name))
+    assert not are_opposed(wanted_actions(query).actions, actions_of_name(name))
 
 
 UNKNOWN = Annotations()

@@ -51,10 +51,7 @@ def test_vectors_of_another_size_are_left_out() -> None:
     assert vectors.cosines("a", []) == {}
 
 
-def test_what_was_read_once_is_kept_on_disk_and_the_rest_is_read_in_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_BATCH", 1)
+def test_what_was_read_once_is_kept_on_disk_and_the_rest_is_read_in_its_time(tmp_path: Path) -> None:
     embedder = Letters()
     texts = {"1": "aa", "2": "b", "3": "ac"}
     vectors = TextVectors(lambda: embedder, tmp_path / "texts.db")
@@ -73,7 +70,7 @@ def test_what_was_read_once_is_kept_on_disk_and_the_rest_is_read_in_its_time(
 
 
 def test_a_file_with_too_much_in_it_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_KEPT", 2)
+    monkeypatch.setattr(module, "_MAX_STORED_VECTORS", 2)
     vectors = TextVectors(Letters, tmp_path / "texts.db")
     vectors.fill({"1": "a", "2": "b", "3": "c"}, 60.0)
 
