@@ -98,7 +98,7 @@ from .base import Strategy, View, VisibleCatalog
 
 def backwards(visible: VisibleCatalog) -> View:
     """Show every tool in scope, the last one first."""
-    return View(tools=tuple(face for tool in visible.listed() for face in visible.faces(tool))[::-1])
+    return View(tools=tuple(face for tool in visible.listed() for face in visible.presentations(tool))[::-1])
 
 
 STRATEGY = Strategy(view=backwards)

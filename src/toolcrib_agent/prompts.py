@@ -202,7 +202,7 @@ def _how_and_which(session: Session) -> tuple[str, list[str]]:
     skills = [tool for tool in visible.tools() if tool.capability.type == "SKILL" and not _is_off(session, tool)]
     if visible.profile.skills == "call":
         shown = {tool.name for tool in session.tools}
-        names = [(visible.labels.name(tool), tool) for tool in skills]
+        names = [(visible.aliases.name(tool), tool) for tool in skills]
         return "call one to get it", [f"- {name}: {tool.summary}" for name, tool in names if name in shown]
     reader = visible.find("read_resource")
     if reader is None or _is_off(session, reader):
@@ -210,7 +210,7 @@ def _how_and_which(session: Session) -> tuple[str, list[str]]:
     by_name = {entry["frontmatter"].get("name"): entry["uri"] for entry in session.resources.skills}
     listed = [f"- {by_name[tool.name]}: {tool.summary}" for tool in skills if tool.name in by_name]
     is_op = visible.profile.progressive and visible.profile.strategy == "gateway"
-    with_what = f"op {session.op_of(reader)}" if is_op else visible.labels.name(reader)
+    with_what = f"op {session.op_of(reader)}" if is_op else visible.aliases.name(reader)
     return f"before such work, read one with {with_what}", listed
 
 

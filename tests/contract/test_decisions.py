@@ -73,7 +73,9 @@ async def session_of(crib: Toolcrib, profile: str, mode: str, rules: Rules) -> S
     if profile == "selection":
         session.begin(intent={"required_tools": list(crib.catalog.tools)})
     elif profile == "introspection":
-        names = [face.name for tool in session.visible.offered() for face in session.visible.labels.faces(tool)]
+        names = [
+            face.name for tool in session.visible.offered() for face in session.visible.aliases.presentations(tool)
+        ]
         for begin in range(0, len(names), AT_ONCE):
             await session.call("get_tool_schemas", {"names": names[begin : begin + AT_ONCE]})
     return session
@@ -131,7 +133,7 @@ def decided_by_policy_test(crib: Toolcrib, session: Session, name: str, argument
 def faces_of(session: Session, tools: Iterable[Tool]) -> dict[str, Tool]:
     """Return tools by every name that the profile takes, each with the arguments that go with that name."""
     own = {tool.name: tool for tool in tools}
-    return {**own, **{face.name: face for tool in own.values() for face in session.visible.labels.faces(tool)}}
+    return {**own, **{face.name: face for tool in own.values() for face in session.visible.aliases.presentations(tool)}}
 
 
 @pytest.mark.parametrize("profile", PROFILES)

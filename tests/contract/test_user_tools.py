@@ -77,7 +77,7 @@ async def test_with_built_in_tools_on_a_users_tools_keep_their_names_and_ops(cri
 
 async def test_built_in_tools_in_a_group_of_entities_are_those_of_the_graph(crib: Toolcrib, tmp_path: Path) -> None:
     session = crib.session(profile="gateway", workspace=tmp_path)
-    ops = session.visible.labels.ops
+    ops = session.visible.aliases.ops
     ours = {tool.name: ops.of(tool) for tool in session.visible.tools() if tool.source not in ("python", "toolcrib")}
 
     graph = {tool.name for tool in session.visible.tools() if tool.category in ("onto", "cal")}

@@ -138,7 +138,7 @@ def paths_of(session: Session) -> list[Aim]:
     """Return the arguments of all tools that mean a file, by their schemas; the others are those that a call needs."""
     aims: list[Aim] = []
     for tool in session.visible.offered():
-        for face in session.visible.faces(tool):
+        for face in session.visible.presentations(tool):
             found = {way for way, said in ways(face.input_schema, face.input_schema) if NAMED.search(said)}
             given = [needed(face), *face.guidance.examples]
             aims += [Aim(face=face, tool=tool.name, way=way, given=given) for way in sorted(found, key=str)]

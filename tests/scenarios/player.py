@@ -132,7 +132,7 @@ class Player:
         if tool == "read_artifact":
             return self.verbs["read"]
         known = self.session.visible.catalog.get(tool)
-        return self.session.visible.labels.name(known) if known is not None else tool
+        return self.session.visible.aliases.name(known) if known is not None else tool
 
     def said(self, name: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the tool's own arguments as they are said under a name of the profile.
@@ -140,7 +140,7 @@ class Player:
         Own words are taken too, but for those that mean another argument there. A name that may mean several tools
         gets what chooses this one.
         """
-        label = self.session.visible.labels.real(name)
+        label = self.session.visible.aliases.rename_of(name)
         if label is None:
             return dict(arguments)
         words = {ours: theirs for theirs, ours in label.args.items()}

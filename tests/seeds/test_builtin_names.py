@@ -56,7 +56,7 @@ async def test_one_name_of_a_tool_is_activated_without_its_others(crib: Toolcrib
 
 async def test_a_call_that_comes_too_early_names_what_activates_it(crib: Toolcrib, folder: Path) -> None:
     session = session_of(crib, "introspection", folder)
-    labels, declared = session.visible.labels, set(names(session))
+    labels, declared = session.visible.aliases, set(names(session))
     early = [labels.names(tool) for tool in session.visible.offered() if declared.isdisjoint(labels.names(tool))]
     calls: list[tuple[str, dict[str, Any]]] = [(name, {}) for one in early for name in one]
     calls += [("updateFile", {"path": "a.txt", "new_content": "x"})]
@@ -198,7 +198,7 @@ async def test_examples_are_in_the_words_of_the_profile_and_valid(crib: Toolcrib
     for profile in ("tiered", "introspection", "flat", "selection"):
         visible = session_of(crib, profile, folder, key=profile).visible
         for tool in visible.offered():
-            for face in visible.faces(tool):
+            for face in visible.presentations(tool):
                 declared = face.input_schema.get("properties", {}).keys()
                 assert [example for example in face.guidance.examples if not example.keys() <= declared] == [], (
                     face.name
@@ -209,7 +209,7 @@ async def test_no_definition_has_a_null_in_an_enum_or_an_array_without_items(cri
     """Model APIs refuse both, and with them every other tool of the request."""
     for profile in ("tiered", "introspection", "flat", "selection"):
         visible = session_of(crib, profile, folder, key=profile).visible
-        shown = {face.name: face.input_schema for tool in visible.offered() for face in visible.faces(tool)}
+        shown = {face.name: face.input_schema for tool in visible.offered() for face in visible.presentations(tool)}
         refused = [(name, node) for name, schema in shown.items() for node in _nodes(schema) if _is_refused(node)]
         assert refused == []
 
@@ -239,7 +239,7 @@ async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_our
 
         shown = [(tool.name, tool.source) for tool in session.visible.catalog.tools.values() if tool.name == "readFile"]
         assert shown == [("readFile", "theirs")]
-        assert session.visible.labels.real("readFile") is None
+        assert session.visible.aliases.rename_of("readFile") is None
         assert session.visible.find("readFile") == session.visible.catalog.tools["readFile"]
         assert session.visible.find("read_file") is not None
 

@@ -241,8 +241,8 @@ class Explainer:
 
     def _refused(self, name: str, meant: str, failure: ToolFailure, around: Surroundings) -> Why:
         """Say what refused the name. The one who asks may know what the model may not: what there is out of scope."""
-        label = around.visible.labels.real(meant)
-        tool = around.visible.catalog.find(label.tool if label is not None else meant)
+        rename = around.visible.aliases.rename_of(meant)
+        tool = around.visible.catalog.find(rename.tool if rename is not None else meant)
         if tool is None:
             return self._missing(name, meant, failure, around)
         return _kept_back(name, tool, failure, around.visible.session)
@@ -256,7 +256,7 @@ class Explainer:
             shown = _needing(failure.code, set(needs - around.visible.session.scope.provided))
             return _why(name, shown, "need", tool=waiting, source=source)
         stop: Stop = "source" if failure.code == "unavailable" else _BY_CODE.get(failure.code, "profile")
-        local = around.visible.labels.withheld(meant)
+        local = around.visible.aliases.withheld_name(meant)
         problem = around.visible.catalog.withheld.get(local)
         if problem is None and (problem := self._broken(local)) is not None:
             stop = "definition" if problem.tool else "source"

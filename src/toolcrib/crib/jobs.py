@@ -112,7 +112,7 @@ def _taint(job: Job, tool: Tool, sessions: SessionTable, policy: Policy, calls: 
 def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:
     """Return the tools of the session that asks, under the names that it knows."""
     visible = views.visible_of(context)
-    return ((visible.labels.name(tool), tool) for tool in visible.offered())
+    return ((visible.aliases.name(tool), tool) for tool in visible.offered())
 
 
 def jobs_of(

@@ -170,7 +170,7 @@ class Session:
 
     def op_of(self, tool: Tool) -> str:
         """Return the op by which the `gateway` profile knows a tool of the catalog."""
-        return self.visible.labels.ops.of(tool)
+        return self.visible.aliases.ops.of(tool)
 
     def begin(self, **options: Unpack[InteractionOptions]) -> None:
         """Begin the next interaction: one request of the user, until its answer.
@@ -187,7 +187,7 @@ class Session:
     def status(self) -> Mapping[str, bool]:
         """Whether each tool in scope is switched on, by the name that the profile gives it."""
         visible = self.visible
-        return {visible.labels.name(tool): not self.state.is_disabled(tool.name) for tool in visible.tools()}
+        return {visible.aliases.name(tool): not self.state.is_disabled(tool.name) for tool in visible.tools()}
 
     def disable(self, *names: str) -> None:
         """Switch tools off: they are not listed, and calls of them fail. Raises `UsageError` for an unknown name."""

@@ -20,7 +20,7 @@ from ..core.json import dumps
 from ..core.session import SessionState, SessionTable
 from ..core.tool import Annotations, Tool
 from ..disclosure import meta_tools, profiles
-from ..disclosure.aliases import Labels
+from ..disclosure.aliases import ToolAliases
 from ..disclosure.base import Profile, View, VisibleCatalog
 from ..disclosure.formats.reduced_schemas import lean_schema
 from ..disclosure.ops import OpMap
@@ -45,8 +45,8 @@ _KEPT: Final = 64
 _COMPARED: Final = 1024
 """Names in rules and scopes that were compared with those of tools."""
 _ASSUMED: Final = Annotations().to_mcp()
-_LABELS_KEPT: Final = 8
-"""Sets of labels, each of which holds on to its catalog."""
+_MAX_ALIASES: Final = 8
+"""Sets of aliases, each of which holds on to its catalog."""
 
 
 class Views:
@@ -80,7 +80,7 @@ class Views:
         self._guarded = guarded
         self._pinned = PinnedCatalogs()
         self._version = profiles.version
-        self._labels = BoundedMapping[tuple[object, ...], tuple[Catalog, Labels]](_LABELS_KEPT)
+        self._aliases = BoundedMapping[tuple[object, ...], tuple[Catalog, ToolAliases]](_MAX_ALIASES)
         self._views = BoundedMapping[tuple[object, ...], View](_KEPT)
         self._bytes = BoundedMapping[tuple[object, ...], bytes](_KEPT)
         self._checked = BoundedMapping[tuple[object, ...], None](_KEPT)
@@ -164,7 +164,7 @@ class Views:
         """Yield the ops of each profile in use that calls tools by them; without one, the ops that tools declare."""
         used = [profile for profile in self._profiles.in_use if profile.strategy == "gateway"]
         for profile in used:
-            yield self._labels_of(profile, catalog).ops
+            yield self._aliases_of(profile, catalog).ops
         if not used:
             yield OpMap(tool for tool in catalog.tools.values() if tool.op)
 
@@ -174,7 +174,7 @@ class Views:
             profile=profile,
             catalog=catalog,
             session=state,
-            labels=self._labels_of(profile, catalog),
+            aliases=self._aliases_of(profile, catalog),
             skill_groups=lambda: self.skill_groups,
             sources=self._mounted,
             aids=self._guarded,
@@ -226,16 +226,14 @@ class Views:
                 if not (any(name in names for names in elsewhere) or visible.starting(name) or visible.down(name)):
                     yield place, name, rule
 
-    def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
-        """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""
+    def _aliases_of(self, profile: Profile, catalog: Catalog) -> ToolAliases:
+        """Return the aliases of exactly this catalog, which stays while they do; sessions of instances take turns."""
         self._forget_old()
         key = (profile.name, id(catalog))
-        known = self._labels.get(key)
+        known = self._aliases.get(key)
         if known is None:
-            ops = profile.options.get("ops")
-            taken = profile.verbs.values()
-            labels = Labels(catalog, profile.naming, ops, taken)
-            known = self._labels[key] = (catalog, labels)
+            aliases = ToolAliases(catalog, profile.naming, profile.options.get("ops"), profile.verbs.values())
+            known = self._aliases[key] = (catalog, aliases)
         return known[1]
 
     def _view(self, catalog: Catalog, state: SessionState) -> View:
@@ -270,7 +268,7 @@ class Views:
         """Drop what was made of profiles that were replaced since."""
         if self._version != self._profiles.version:
             self._version = self._profiles.version
-            self._labels.clear()
+            self._aliases.clear()
             self._views.clear()
             self._bytes.clear()
 
@@ -306,7 +304,7 @@ def _planning(visible: VisibleCatalog) -> View | None:
     if not visible.session.scope.planning:
         return None
     asking = (tool for tool in visible.offered() if "asks_user" in tool.traits)
-    return View(tools=tuple(face for tool in asking for face in visible.faces(tool)))
+    return View(tools=tuple(presented for tool in asking for presented in visible.presentations(tool)))
 
 
 def _exact(visible: VisibleCatalog) -> View | None:
@@ -320,5 +318,5 @@ def _exact(visible: VisibleCatalog) -> View | None:
         if name in declared:
             shown.append(declared[name])
         elif name in tools and session.admits(tools[name]) and visible.is_offered(tools[name]):
-            shown.extend(visible.faces(tools[name]))
+            shown.extend(visible.presentations(tools[name]))
     return View(tools=tuple(shown))

@@ -1,7 +1,7 @@
 """A profile's names for the catalog's tools, as models see and call them.
 
 The seeds give one tool different names and defaults; a profile maps them onto the canonical tool, which rules, records
-and limits refer to. A label only serves display and calls; a tool may have several, and is listed under each of them.
+and limits refer to. An alias only serves display and calls; a tool may have several, and is listed under each of them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..core.tool import Kind, Tool
 from .ops import OpMap
 from .renames import Naming, Rename
 
-_KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
+_KINDS_BY_HARM: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
 
 
-class Labels:
+class ToolAliases:
     """The names that one profile gives to the tools of one catalog. Immutable; results are cached.
 
     Made once for a catalog and a profile, and shared by their sessions; every table is computed at first use.
@@ -33,14 +33,14 @@ class Labels:
         catalog: Catalog,
         naming: Naming,
         ops: Mapping[str, str] | None = None,
-        taken: Iterable[str] = (),
+        meta_tool_names: Iterable[str] = (),
     ) -> None:
-        """`ops` are the ops of tools that declare none; `taken` are the names of the meta-tools."""
+        """`ops` are the ops of tools that declare none; `meta_tool_names` are the names of the meta-tools."""
         self._catalog = catalog
         self._naming = naming
         self._ops = ops
-        self._taken = frozenset(taken)
-        self._made: dict[str, Tool] = {}
+        self._meta_tool_names = frozenset(meta_tool_names)
+        self._presented: dict[str, Tool] = {}
 
     @property
     def is_plain(self) -> bool:
@@ -49,13 +49,13 @@ class Labels:
 
     def name(self, tool: Tool) -> str:
         """Return the profile's name of `tool`."""
-        return tool.name if self.is_plain else self._by_tool.get(tool.name, tool.name)
+        return tool.name if self.is_plain else self._first_name_by_tool.get(tool.name, tool.name)
 
-    def real(self, name: str) -> Rename | None:
+    def rename_of(self, name: str) -> Rename | None:
         """Return the meaning of a name of the profile; None for a name that is not a label."""
-        return None if self.is_plain else self._by_label.get(name)
+        return None if self.is_plain else self._rename_by_name.get(name)
 
-    def withheld(self, name: str) -> str:
+    def withheld_name(self, name: str) -> str:
         """Return the catalog name of a withheld tool by a name or op that it would have; any other name unchanged."""
         template, withheld = self._naming.mcp_names, self._catalog.withheld
         for own, problem in withheld.items() if template and name not in withheld else ():
@@ -67,53 +67,53 @@ class Labels:
         ops = self._withheld_ops
         return ops.named(name) or ops.spelled(name) or name
 
-    def called(self, name: str, tool: Tool) -> str:
+    def name_used(self, name: str, tool: Tool) -> str:
         """Return `name` if a call by it may mean `tool`, else the profile's first name for it."""
-        label = self.real(name)
+        label = self.rename_of(name)
         return name if label is not None and any(one.tool == tool.name for one in label.all) else self.name(tool)
 
     def names(self, tool: Tool) -> tuple[str, ...]:
         """Return everything that the profile calls `tool`: its own name where the profile has none."""
-        return (tool.name,) if self.is_plain else self._faces.get(tool.name, (tool.name,))
+        return (tool.name,) if self.is_plain else self._names_by_tool.get(tool.name, (tool.name,))
 
-    def shown(self, tool: Tool, name: str = "") -> Tool:
+    def present(self, tool: Tool, name: str = "") -> Tool:
         """Return `tool` as the model sees it under one of its names: with arguments in the profile's words.
 
         Name, schema and examples are the profile's; source and local name stay.
         """
-        if self.is_plain or tool.name not in self._by_tool:
+        if self.is_plain or tool.name not in self._first_name_by_tool:
             return tool
-        return self._shown(name or self._by_tool[tool.name], tool)
+        return self._present_renamed(name or self._first_name_by_tool[tool.name], tool)
 
-    def faces(self, tool: Tool) -> tuple[Tool, ...]:
+    def presentations(self, tool: Tool) -> tuple[Tool, ...]:
         """Return `tool` as the model sees it under each of its names."""
-        return tuple(self.shown(tool, name) for name in self.names(tool))
+        return tuple(self.present(tool, name) for name in self.names(tool))
 
-    def behind(self, name: str, tool: Tool) -> tuple[str, ...]:
+    def tools_meant(self, name: str, tool: Tool) -> tuple[str, ...]:
         """Return the catalog names of all tools that a call of `tool` under `name` may mean."""
-        label = self.real(name)
+        label = self.rename_of(name)
         return (tool.name,) if label is None else tuple(one.tool for one in label.all)
 
-    def _shown(self, name: str, tool: Tool) -> Tool:
-        known = self._made.get(name)
+    def _present_renamed(self, name: str, tool: Tool) -> Tool:
+        known = self._presented.get(name)
         if known is not None:
             return known
-        label = self._by_label[name]
+        label = self._rename_by_name[name]
         others = [self._catalog.tools[one.tool] for one in label.instead]
-        each = [self.shown_as(one, name) for one in label.all]
+        each = [self.present_as(one, name) for one in label.all]
         examples = [
             {**one.when, **given} for one, face in zip(label.all, each, strict=True) for given in face.guidance.examples
         ]
-        made = self._made[name] = replace(
+        made = self._presented[name] = replace(
             each[0],
             description=label.description or tool.description,
-            input_schema=_together(label, each, [tool, *others]),
+            input_schema=_joint_schema(label, each, [tool, *others]),
             guidance=replace(each[0].guidance, examples=examples),
-            annotations=max(each, key=lambda one: _KINDS.index(one.kind)).annotations,
+            annotations=max(each, key=lambda one: _KINDS_BY_HARM.index(one.kind)).annotations,
         )
         return made
 
-    def shown_as(self, label: Rename, name: str) -> Tool:
+    def present_as(self, label: Rename, name: str) -> Tool:
         """Return the tool of one label under `name`, with the arguments of this one alone."""
         tool = self._catalog.tools[label.tool]
         return replace(
@@ -129,18 +129,18 @@ class Labels:
         """Catalog names of tools that cannot be listed: their name belongs to a meta-tool or another tool."""
         tools = self._catalog.tools
         if self.is_plain:
-            return frozenset(name for name in self._taken if name in tools)
+            return frozenset(name for name in self._meta_tool_names if name in tools)
         return frozenset(tool.name for tool in tools.values() if self._is_shadowed(tool))
 
     def _is_shadowed(self, tool: Tool) -> bool:
         name = self.name(tool)
-        label = self._by_label.get(name)
-        return name in self._taken or (label is not None and label.tool != tool.name)
+        label = self._rename_by_name.get(name)
+        return name in self._meta_tool_names or (label is not None and label.tool != tool.name)
 
     @cached_property
     def ops(self) -> OpMap:
         """The ops of all tools; a label with a dot in it is the op of its tool."""
-        dotted = {name: label for name, label in self._by_tool.items() if "." in label}
+        dotted = {name: label for name, label in self._first_name_by_tool.items() if "." in label}
         return OpMap(self._catalog.tools.values(), self._ops, dotted)
 
     @cached_property
@@ -150,10 +150,12 @@ class Labels:
         return OpMap(Tool(name=own, local_name=one.tool, source=one.source) for own, one in withheld)
 
     @cached_property
-    def _by_label(self) -> Mapping[str, Rename]:
+    def _rename_by_name(self) -> Mapping[str, Rename]:
         tools = self._catalog.tools
         labels = {
-            name: label for name, given in self._naming.names.items() if (label := self._there(name, given)) is not None
+            name: label
+            for name, given in self._naming.names.items()
+            if (label := self._existing(name, given)) is not None
         }
         for tool in tools.values() if self._naming.mcp_names else ():
             if tool.origin != "mcp" or tool.name == tool.local_name:  # of a single server, whose names stay its own
@@ -168,7 +170,7 @@ class Labels:
                 labels.setdefault(short, rename)
         return labels
 
-    def _there(self, name: str, label: Rename) -> Rename | None:
+    def _existing(self, name: str, label: Rename) -> Rename | None:
         """Return a label with its existing tools; None without any.
 
         Another source's tool of this name keeps it.
@@ -183,25 +185,25 @@ class Labels:
         return label if len(known) == len(label.all) else replace(known[0], instead=tuple(known[1:]))
 
     @cached_property
-    def _by_tool(self) -> Mapping[str, str]:
+    def _first_name_by_tool(self) -> Mapping[str, str]:
         by_tool: dict[str, str] = {}
-        for label, rename in self._by_label.items():
+        for label, rename in self._rename_by_name.items():
             if rename.tool == label or rename.tool not in by_tool:  # its own name comes first, if it keeps that
                 by_tool[rename.tool] = label
         return by_tool
 
     @cached_property
-    def _faces(self) -> Mapping[str, tuple[str, ...]]:
+    def _names_by_tool(self) -> Mapping[str, tuple[str, ...]]:
         """Names by tool, in the order of the profile, without spellings made for an API."""
-        faces: dict[str, tuple[str, ...]] = {}
-        for label, rename in self._by_label.items():
-            is_spelling = label not in self._naming.names and self._by_tool[rename.tool] != label
-            if not is_spelling and label not in self._taken:
-                faces[rename.tool] = (*faces.get(rename.tool, ()), label)
-        return faces
+        presentations: dict[str, tuple[str, ...]] = {}
+        for label, rename in self._rename_by_name.items():
+            is_spelling = label not in self._naming.names and self._first_name_by_tool[rename.tool] != label
+            if not is_spelling and label not in self._meta_tool_names:
+                presentations[rename.tool] = (*presentations.get(rename.tool, ()), label)
+        return presentations
 
 
-def _together(label: Rename, each: list[Tool], tools: list[Tool]) -> Mapping[str, Any]:
+def _joint_schema(label: Rename, each: list[Tool], tools: list[Tool]) -> Mapping[str, Any]:
     """Return the schema of a name: that of the tool behind it or, if it may mean several, all their arguments.
 
     An argument is required where every tool behind the name requires it.
@@ -210,20 +212,20 @@ def _together(label: Rename, each: list[Tool], tools: list[Tool]) -> Mapping[str
     for face in each[1:]:
         more = face.input_schema
         required = [name for name in schema.get("required", ()) if name in more.get("required", ())]
-        properties = {**as_node(schema.get("properties")), **_new(schema, more)}
+        properties = {**as_node(schema.get("properties")), **_added_properties(schema, more)}
         schema = {**more, **schema, "properties": properties, "required": required}
-    choosing = _choosing(label, tools)
+    choosing = _choice_properties(label, tools)
     if not choosing:
         return schema
     return {**schema, "properties": {**as_node(schema.get("properties")), **choosing}}
 
 
-def _new(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
+def _added_properties(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
     known = as_node(schema.get("properties"))
     return {name: node for name, node in as_node(more.get("properties")).items() if name not in known}
 
 
-def _choosing(label: Rename, tools: list[Tool]) -> dict[str, Any]:
+def _choice_properties(label: Rename, tools: list[Tool]) -> dict[str, Any]:
     """Return the arguments that only choose between the tools that a name may mean."""
     summaries: dict[str, dict[Any, str]] = {}
     for one, tool in zip(label.all, tools, strict=True):

@@ -37,7 +37,7 @@ from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import MountedSource, MountedSources
-from .aliases import Labels
+from .aliases import ToolAliases
 from .renames import NO_NAMING, Naming
 from .signatures import in_brief
 
@@ -199,7 +199,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
     profile: Profile
     catalog: Catalog
     session: SessionState
-    labels: Labels
+    aliases: ToolAliases
     skill_groups: Callable[[], SkillGroups] = SkillGroups
     """Skill groups by kind of task: computed when a selection asks, since most calls do not."""
     sources: MountedSources = field(default_factory=MountedSources)
@@ -214,14 +214,14 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
         It knows of none that a rule denies for all arguments: what can never be called costs no tokens.
         """
-        return self._admitted() if self.denies is None else filterfalse(self.denies, self._admitted())
+        return self._in_scope() if self.denies is None else filterfalse(self.denies, self._in_scope())
 
-    def _admitted(self) -> Iterator[Tool]:
+    def _in_scope(self) -> Iterator[Tool]:
         return filter(self.session.admits, self.catalog.tools.values())
 
     def offered(self) -> Iterator[Tool]:
         """Yield those of `tools` that are not switched off and can be called under the name that they are shown by."""
-        return filter(self.is_offered, self._admitted())
+        return filter(self.is_offered, self._in_scope())
 
     def core(self) -> Iterator[Tool]:
         """Yield those of `offered` that are core tools by their own definition."""
@@ -232,7 +232,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         """Return the number of tools of each source in `offered`; a source without limits is not walked."""
         scope, found = self.session.scope, dict[str, int]()
         is_open = scope.allowed is None and scope.exact is None and not (scope.included or scope.excluded)
-        off = {*scope.disabled, *scope.disabled_for_all, *self.labels.shadowed}
+        off = {*scope.disabled, *scope.disabled_for_all, *self.aliases.shadowed}
         for part in self.catalog.parts:
             if is_open and not part.has_conditions and not part.has_skills:
                 denied = part.denied_by(self.denies) if self.denies is not None else ()
@@ -249,7 +249,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
     def mentioned(self) -> Iterator[Tool]:
         """Yield `offered`, and the tools that cannot run here: help and listings of seeds keep their names."""
-        return filter(self.is_mentioned, self._admitted())
+        return filter(self.is_mentioned, self._in_scope())
 
     def is_offered(self, tool: Tool) -> bool:
         """Whether a tool in scope is on, can run, and can be called under the name that it is shown by."""
@@ -269,7 +269,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         A tool whose profile name belongs to a meta-tool or another tool does not run.
         """
         is_called = tool.capability.type != "SKILL" or self.profile.skills == "call"
-        return is_called and tool.name not in self.labels.shadowed
+        return is_called and tool.name not in self.aliases.shadowed
 
     def declared(self, face: Tool) -> Tool:
         """Return a tool as a list that is read in every turn declares it: built-in ones in brief, if so wanted.
@@ -283,14 +283,14 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
 
         Gives tools that are switched off or cannot run, too: the caller says so.
         """
-        known = self.labels.real(name)
+        known = self.aliases.rename_of(name)
         tool = self.catalog.find(known.tool if known else name)
         return tool if tool is not None and self.session.admits(tool) else None
 
     def starting(self, name: str = "") -> tuple[str, ...]:
         """Return the names of the sources that have not listed yet and may have tools for this session.
 
-        With a `name`, those of which it can be a tool: in any spelling, or by a label of the profile.
+        With a `name`, those of which it can be a tool: in any spelling, or by an alias of the profile.
         """
         return tuple(one.name for one in self._reachable(self.sources.starting, name))
 
@@ -302,8 +302,8 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
     def _reachable(self, sources: Iterable[MountedSource], name: str) -> Iterator[MountedSource]:
         """Yield those of `sources` in this session's scope of which `name`, where one is given, can be a tool."""
         before = (self.profile.naming.mcp_names.partition("{server}")[0],) if self.profile.naming.mcp_names else ()
-        label = self.profile.naming.names.get(name)
-        asked = (name, *(one.tool for one in label.all)) if label else (name,)
+        rename = self.profile.naming.names.get(name)
+        asked = (name, *(one.tool for one in rename.all)) if rename else (name,)
         scope = self.session.scope
         reaches = [reach for reach in (scope.allowed, scope.exact) if reach is not None]
         for one in sources:
@@ -311,14 +311,14 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
             if in_scope and (not name or any(one.may_list(other, before) for other in asked)):
                 yield one
 
-    def faces(self, tool: Tool) -> tuple[Tool, ...]:
+    def presentations(self, tool: Tool) -> tuple[Tool, ...]:
         """Return `tool` as the model sees it, once for each name that the profile has for it."""
-        return self.labels.faces(tool)
+        return self.aliases.presentations(tool)
 
     def category(self, tool: Tool) -> str:
         """Return the category in which the profile lists `tool`; empty for one that is in none."""
         placed = self.profile.naming.placed
-        own = placed.get(self.labels.name(tool)) or placed.get(tool.name)
+        own = placed.get(self.aliases.name(tool)) or placed.get(tool.name)
         return own or placed.get(tool.category) or tool.category
 
     @property
@@ -327,7 +327,7 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         session, tools = self.session, self.catalog.tools
         is_whole = session.scope.allowed is None and session.scope.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
-        is_whole = is_whole and not self.labels.shadowed and not (session.scope.included or session.scope.excluded)
+        is_whole = is_whole and not self.aliases.shadowed and not (session.scope.included or session.scope.excluded)
         if is_whole and self.denies is None and not session.scope.disabled and not session.scope.disabled_for_all:
             return None
 
@@ -410,7 +410,7 @@ def estimate_tokens(tool: Tool) -> int:
     return len(dumps(tool.definition)) // 4
 
 
-def with_absent(visible: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_absent_sources(visible: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the finds of a meta-tool, with the sources that are still starting or down, if any."""
     starting, down = visible.starting(), visible.down()
     found = {**found, "starting": list(starting)} if starting else found
@@ -422,7 +422,7 @@ def report_outage(state: SourceState) -> str:
     return " ".join(f"{state.outage.rstrip('.')}. {state.hint}".split())
 
 
-def unable(name: str, tool: Tool) -> ToolFailure:
+def cannot_run(name: str, tool: Tool) -> ToolFailure:
     """Return the failure of a call of a tool that cannot run here."""
     needs = tool.availability.missing
     message = f"{name} needs {needs}, which is not there"
@@ -434,6 +434,6 @@ def answer(value: Any) -> ToolResult:
     return ToolResult.of_json(value)
 
 
-def as_object(required: list[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+def object_schema(required: list[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema of an object that has these properties and no others."""
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

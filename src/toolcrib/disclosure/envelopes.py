@@ -27,7 +27,7 @@ from .meta_tools import SOURCE
 
 Envelope = Callable[[Call, ToolResult], ToolResult]
 
-_NAME: Final = 200
+_MAX_NAME_LENGTH: Final = 200
 """Characters of a name that does not exist that an error repeats."""
 
 KEEP_SUCCESSES: Final = frozenset({"error", "mcp", "text"})
@@ -45,8 +45,8 @@ def _error(call: Call, result: ToolResult) -> ToolResult:
     if failure is None:
         return result
     if _is_unknown(call, failure):
-        return _as_json(result, {"error": _unknown_command(call.route.requested or call.name, failure)})
-    return _as_json(result, {"error": _sentence(failure)})
+        return _replace_content(result, {"error": _unknown_command(call.route.requested or call.name, failure)})
+    return _replace_content(result, {"error": _sentence(failure)})
 
 
 def _is_unknown(call: Call, failure: ToolError) -> bool:
@@ -58,7 +58,7 @@ def _unknown_command(name: str, failure: ToolError) -> str:
     """Seed 000's message for an unknown name, with the nearest known one."""
     close = nearest(name, failure.details.get("nearest", ()))
     meant = f". Did you mean {', '.join(close)}?" if close else ""
-    return f"Unknown command: {name[:_NAME]}{meant}"
+    return f"Unknown command: {name[:_MAX_NAME_LENGTH]}{meant}"
 
 
 def _gateway(call: Call, result: ToolResult) -> ToolResult:
@@ -66,17 +66,17 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
 
     Help and batches answer in their own form; everything else is `{op, ok, result | error, meta}`.
     """
-    is_verb = _is_ours(call) and call.route.verb != "exec"
+    is_verb = _is_meta_tool(call) and call.route.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
     is_clients = call.origin in OF_CLIENTS and not call.route.verb
     if result.error is None and is_clients and call.target.output_schema is not None:
         return result  # an MCP client was promised this tool's own structure and takes nothing else
     reading, meta = call.route.reading or {}, result.meta
-    op = str(reading.get("op") or call.name)[:_NAME]
+    op = str(reading.get("op") or call.name)[:_MAX_NAME_LENGTH]
     if result.error is not None:
-        return _as_json(result, {"op": op, "ok": False, "error": _gateway_error(call, result.error)})
-    value, warnings = _plain(result), [*meta.get("warnings", ()), *reading.get("warnings", ())]
+        return _replace_content(result, {"op": op, "ok": False, "error": _gateway_error(call, result.error)})
+    value, warnings = _json_value(result), [*meta.get("warnings", ()), *reading.get("warnings", ())]
     warnings += [f"arguments repaired: {repair}" for repair in call.changes.repairs]
     warnings += [*([call.changes.edited] if call.changes.edited else []), *call.changes.unused]
     if call.options.dry_run and isinstance(value, dict):
@@ -95,7 +95,7 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
         shown["executed_op"] = _op_name(call)
     if meta.get("replayed"):
         shown["replayed"] = True
-    return _as_json(result, {"op": op, "ok": True, "result": value, "meta": shown})
+    return _replace_content(result, {"op": op, "ok": True, "result": value, "meta": shown})
 
 
 def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
     is_known = call.tool is not None or (
         failure.code == "unavailable" and call.route.op
     )  # it cannot run here, and has help
-    has_help = not _is_ours(call) or (call.tool is not None and bool(call.tool.op))
+    has_help = not _is_meta_tool(call) or (call.tool is not None and bool(call.tool.op))
     body["help_path"] = _op_name(call) if is_known and has_help else "root"
     return body
 
@@ -126,17 +126,17 @@ def _text(call: Call, result: ToolResult) -> ToolResult:
     """Seed 002: an error is a plain sentence; a success stays, without structured content beside it."""
     failure = result.error
     if failure is None:
-        return result.evolve(structured_content=None) if call.route.verb or _is_ours(call) else result
-    body = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
+        return result.evolve(structured_content=None) if call.route.verb or _is_meta_tool(call) else result
+    body = _failure_sentence(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
     media = tuple(block for block in result.content if block.get("type") != "text")
     return result.evolve(content=({"type": "text", "text": encodable(body)}, *media), structured_content=None)
 
 
-def _in_words(call: Call, failure: ToolError) -> str:
+def _failure_sentence(call: Call, failure: ToolError) -> str:
     """Return seed 002's sentence for a failure; empty if it has none of its own and the text itself is one."""
     if failure.code == "not_in_scope" or _is_unknown(call, failure):
         near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
-        name = (call.route.requested or call.name)[:_NAME]
+        name = (call.route.requested or call.name)[:_MAX_NAME_LENGTH]
         return f"Unknown tool: {name if name.isprintable() else ascii(name)}{near}"
     if failure.code == "internal":
         return f"Internal error: {failure.message}"
@@ -159,11 +159,13 @@ def _outcome(call: Call, result: ToolResult) -> ToolResult:
     if failure.code == "denied":
         rule = call.decision.rule if call.decision else failure.code
         permission = {"decision": "deny", "reason": failure.message, "method": rule}
-        return _as_json(result, {"error": f"Permission denied: {failure.message}", "_permission": permission})
+        return _replace_content(result, {"error": f"Permission denied: {failure.message}", "_permission": permission})
     if failure.code == "not_found" and call.tool is None:
         name = call.route.requested or call.name
-        return _as_json(result, {"error": f"No executor registered for {name[:_NAME]}", **_hint(failure, "hint")})
-    return _as_json(result, {"error": failure.message, **_hint(failure, "hint")})
+        return _replace_content(
+            result, {"error": f"No executor registered for {name[:_MAX_NAME_LENGTH]}", **_hint(failure, "hint")}
+        )
+    return _replace_content(result, {"error": failure.message, **_hint(failure, "hint")})
 
 
 def _typed(call: Call, result: ToolResult) -> ToolResult:
@@ -178,7 +180,7 @@ def _typed(call: Call, result: ToolResult) -> ToolResult:
     wait = retry_after(failure)
     if wait is not None:
         body["retry_after_seconds"] = wait
-    return _as_json(result, body)
+    return _replace_content(result, body)
 
 
 ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
@@ -191,11 +193,11 @@ def _op_name(call: Call) -> str:
     return call.route.op or (call.tool.op if call.tool is not None else "") or call.name
 
 
-def _is_ours(call: Call) -> bool:
+def _is_meta_tool(call: Call) -> bool:
     return call.tool is not None and call.tool.source == SOURCE
 
 
-def _plain(result: ToolResult) -> Any:
+def _json_value(result: ToolResult) -> Any:
     """Return a success as one JSON value: the structured content, else the text, else a description of the blocks.
 
     Text that is a JSON array or object is parsed: a tool may return one without a typed result. So is a number or a
@@ -222,7 +224,7 @@ def _hint(failure: ToolError, key: str) -> dict[str, str]:
     return {key: failure.hint} if failure.hint else {}
 
 
-def _as_json(result: ToolResult, value: Mapping[str, Any]) -> ToolResult:
+def _replace_content(result: ToolResult, value: Mapping[str, Any]) -> ToolResult:
     media = tuple(block for block in result.content if block.get("type") != "text")
     try:
         text = dumps(value)

@@ -21,25 +21,25 @@ from ..core.tool import Annotations, Execution, Guidance, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, SearchResult
 from . import signatures
-from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object, report_outage
+from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, object_schema, report_outage
 
 SOURCE: Final = "toolcrib"
 """The source of the meta-tools; no configured source may have this name."""
 
-_NAMES: Final = ("tool", "tool_name", "name", "op")
-_TRAILER: Final = 100
+_NAME_KEYS: Final = ("tool", "tool_name", "name", "op")
+_TRAILER_BYTES: Final = 100
 """Bytes below a page for its position."""
-_CATEGORIES: Final = 6
+_MAX_CATEGORIES: Final = 6
 """Categories that a query which nothing fits is pointed to."""
-_HITS: Final = 100
+_MAX_LINES_FOUND: Final = 100
 """Lines that a search in a result shows at most."""
 _WORD: Final = regex(r"[^\W_]+")
-_GENERIC: Final = frozenset({"api", "mcp", "server", "service", "tool", "tools"})
+_GENERIC_WORDS: Final = frozenset({"api", "mcp", "server", "service", "tool", "tools"})
 """Words of a source's name that a query need not have to mean the source."""
-_LEAST_PAGE: Final = 300
+_MIN_PAGE_BYTES: Final = 300
 """Bytes of a page, however small the budget of one result."""
 
-_CALL: Final = {
+_CALL_SCHEMA: Final = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "description": "Exact name, from {search}."},
@@ -127,7 +127,7 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
         return Unwrapped(name=name.strip(), arguments=inner)
     given = _unwrapped(_as_object(arguments))
     declared = isinstance(given.get("name"), str) and "arguments" in given
-    for key in ("name", *_NAMES) if declared else _NAMES:
+    for key in ("name", *_NAME_KEYS) if declared else _NAME_KEYS:
         name = given.get(key)
         if isinstance(name, str) and name.strip():
             rest = {other: value for other, value in given.items() if other != key}
@@ -176,7 +176,7 @@ def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
         key, value = next(iter(given.items()))
         if key in WRAPPERS:
             inner = _as_object(value)
-            if any(name in inner for name in _NAMES):
+            if any(name in inner for name in _NAME_KEYS):
                 return inner
     return given
 
@@ -190,10 +190,10 @@ async def _read(visible: VisibleCatalog, arguments: Mapping[str, Any], context: 
         return ToolResult.of_text("\n".join(listed) or "No long result is kept.")
     name = str(arguments["id"]).strip().removeprefix(URI_PREFIX)
     artifact = artifacts.find(name, session.principal)
-    room = max(_LEAST_PAGE, session.result_tokens * 4 - _TRAILER)  # a page must not be cut in its turn
+    room = max(_MIN_PAGE_BYTES, session.result_tokens * 4 - _TRAILER_BYTES)  # a page must not be cut in its turn
     limit = min(int(arguments["limit"]), room)
     if "find" in arguments:
-        found = await artifacts.search(name, session.principal, str(arguments["find"]), limit=_HITS)
+        found = await artifacts.search(name, session.principal, str(arguments["find"]), limit=_MAX_LINES_FOUND)
         text = _lines_of(found, limit)
     else:
         page = await artifacts.read(name, session.principal, int(arguments["offset"]), limit)
@@ -224,8 +224,8 @@ async def _search(visible: VisibleCatalog, arguments: Mapping[str, Any], context
     for tool in found:
         visible.session.history.activated.setdefault(tool.name)
     concerned, others = _outages(visible, query, {tool.source for tool in found})
-    lines = [signatures.line(visible.labels.shown(tool)) for tool in found] or [
-        _nothing(visible, query, int(arguments["limit"]))
+    lines = [signatures.line(visible.aliases.present(tool)) for tool in found] or [
+        _no_match(visible, query, int(arguments["limit"]))
     ]
     absent = f"Not available, so their tools are not found: {', '.join(others)}." if others else ""
     return ToolResult.of_text("\n".join(filter(None, [*concerned, *lines, absent])) + _still_starting(visible))
@@ -239,7 +239,7 @@ def _outages(visible: VisibleCatalog, query: str, found: Collection[str]) -> tup
     words, concerned, others = _words(query), list[str](), list[str]()
     for state in visible.down():
         own = _words(state.source)
-        is_named = (own - _GENERIC or own) <= words or fold(state.source) in words
+        is_named = (own - _GENERIC_WORDS or own) <= words or fold(state.source) in words
         if is_named or state.source in found or not (found or state.tools):
             concerned.append(report_outage(state))
         elif not state.tools:
@@ -257,14 +257,14 @@ def _still_starting(visible: VisibleCatalog) -> str:
     return f"\nStill starting, so their tools are not found yet: {', '.join(starting)}." if starting else ""
 
 
-def _nothing(visible: VisibleCatalog, query: str, limit: int) -> str:
+def _no_match(visible: VisibleCatalog, query: str, limit: int) -> str:
     """Return that no tool fits, where one may be, and the names of those that match a little.
 
     Up to 2 % of the labelled requests get it (`bench/retrieval`); a third of these get the right name here.
     """
-    counts = visible.catalog.nearest_categories(query, _CATEGORIES, allowed=visible.admitted)
+    counts = visible.catalog.nearest_categories(query, _MAX_CATEGORIES, allowed=visible.admitted)
     weak = visible.catalog.search(query, limit, allowed=visible.admitted, boost=visible.boost, weak=True)
-    names = ", ".join(visible.labels.shown(visible.catalog.tools[hit.name]).name for hit in weak)
+    names = ", ".join(visible.aliases.present(visible.catalog.tools[hit.name]).name for hit in weak)
     shown = ", ".join(f"{name} ({count})" for name, count in counts.items()) or "no tools yet"
     also = f" Tools that share a word with it: {names}." if names else ""
     return f"No tool fits {query[:200]!r}. Say it in other words; nearest: {shown}.{also}"
@@ -290,7 +290,7 @@ async def _describe(visible: VisibleCatalog, arguments: Mapping[str, Any], conte
             parts.append(f"{name}: a rule denies every call of it")
             continue
         visible.session.history.activated.setdefault(tool.name)
-        parts.append(signatures.describe(visible.labels.shown(tool)))
+        parts.append(signatures.describe(visible.aliases.present(tool)))
     return ToolResult.of_text("\n\n".join(parts))
 
 
@@ -298,7 +298,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
         "search": Verb(
             description="Find tools by what you want to do. Returns names, arguments and purpose, best first.",
-            input_schema=as_object(
+            input_schema=object_schema(
                 ["query"],
                 query={"type": "string", "description": "What to do, in plain words, or a tool's name."},
                 limit={"type": "integer", "minimum": 1, "maximum": 25, "default": 5},
@@ -307,7 +307,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         ),
         "describe": Verb(
             description="Full description, input schema and one example of the named tools.",
-            input_schema=as_object(
+            input_schema=object_schema(
                 ["names"], names={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}
             ),
             run=_describe,
@@ -315,7 +315,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "read": Verb(
             description="Read more of a long result: a page of the artifact it names, or the lines with a text. "
             "Without an id: what is kept.",
-            input_schema=as_object(
+            input_schema=object_schema(
                 [],
                 id={"type": "string"},
                 offset={"type": "integer", "minimum": 0, "default": 0},
@@ -326,13 +326,13 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         ),
         "call": Verb(
             description="Run any tool that {search} finds.",
-            input_schema=_CALL,
+            input_schema=_CALL_SCHEMA,
             annotations=Annotations(),
             unwrap=unwrap,
         ),
         "call_readonly": Verb(
             description="Run a tool that only reads (no [write] or [destructive] mark); others are refused.",
-            input_schema=_CALL,
+            input_schema=_CALL_SCHEMA,
             unwrap=unwrap,
             only="read",
         ),

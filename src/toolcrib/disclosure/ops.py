@@ -28,8 +28,8 @@ from ..core.tool import Tool
 GROUPS: Final = ("onto", "util", "cal", "x")
 """The groups of seed 001, in its order; a source may name others, which follow."""
 
-_PATTERN: Final = regex(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
-_ELSEWHERE: Final = ("mcp", "openapi", "rest", "skill")
+_OP_NAME: Final = regex(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
+_FOREIGN_ORIGINS: Final = ("mcp", "openapi", "rest", "skill")
 """Origins whose tools go by their source: what two servers both call `create_issue` is not one thing."""
 _PLURAL: Final = regex(r"(?<=[a-z]{2})(?:(ie)s|((?:s|x|ch|sh))es|(?<![suiw])s)$")
 
@@ -50,9 +50,9 @@ class OpMap:
         self,
         tools: Iterable[Tool],
         given: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
-        """`labels` are the ops of tools by catalog name, before those that they declare themselves.
+        """`aliases` are the ops of tools by catalog name, before those that they declare themselves.
 
         `given` assigns an op to tools that have none yet: by catalog name or, for tools that no server brings, by the
         name in their source.
@@ -61,7 +61,7 @@ class OpMap:
         self._by_tool: dict[str, str] = {}
         self._by_op: dict[str, str] = {}
         self._lost: dict[tuple[str, str], LostOp] = {}
-        self._place(given or {}, labels or {})
+        self._place(given or {}, aliases or {})
 
     @property
     def lost(self) -> tuple[LostOp, ...]:
@@ -70,7 +70,7 @@ class OpMap:
 
     def of(self, tool: Tool) -> str:
         """Return the op of a tool of the catalog; of another one, the name that it would have."""
-        return self._by_tool.get(tool.name) or tool.op or _by_source(tool)
+        return self._by_tool.get(tool.name) or tool.op or _op_from_source(tool)
 
     def named(self, op: str) -> str | None:
         """Return the name of the tool that has exactly this op."""
@@ -82,13 +82,13 @@ class OpMap:
         Known are the op in any case and with any separators (`onto_task_create`), without its group (`task.create`),
         with its last two parts turned (`create_task`), with a plural (`tasks.list`), and the seed's `x.misc.<tool>`.
         """
-        return self._spelled.get(fold(asked)) or self._spelled.get(fold(_singular_parts(asked)))
+        return self._name_by_spelling.get(fold(asked)) or self._name_by_spelling.get(fold(_singular_parts(asked)))
 
     @cached_property
-    def _spelled(self) -> Mapping[str, str]:
+    def _name_by_spelling(self) -> Mapping[str, str]:
         return _spellings(self._tools.values(), self._by_tool)
 
-    def _place(self, given: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    def _place(self, given: Mapping[str, str], aliases: Mapping[str, str]) -> None:
         """Settle the claims, the strongest first, then name the tools that have no op by their source.
 
         Every tool has an op in the end, and no two the same: those without a claim are `x.<source>.<tool>`, at last
@@ -96,24 +96,24 @@ class OpMap:
         """
         users = [tool for tool in self._tools.values() if tool.source not in BUILTIN_SOURCES]
         guests = [tool for tool in self._tools.values() if tool.source in BUILTIN_SOURCES]
-        local = [tool for tool in users if tool.origin not in _ELSEWHERE]
-        remote = [tool for tool in users if tool.origin in _ELSEWHERE]
-        self._claim(_declared(users, labels))
-        self._claim(_mapped(users, given))
-        self._claim(_derived(local, is_marked=True))
-        self._claim(_derived(local, is_marked=False))
-        self._claim_alone(_derived(remote, is_marked=True))
-        self._claim(_mapped(guests, given))  # a profile renames a built-in, overriding the op that it declares
-        self._claim(_declared(guests, labels))
+        local = [tool for tool in users if tool.origin not in _FOREIGN_ORIGINS]
+        remote = [tool for tool in users if tool.origin in _FOREIGN_ORIGINS]
+        self._claim(_declared_ops(users, aliases))
+        self._claim(_profile_ops(users, given))
+        self._claim(_derived_ops(local, is_marked=True))
+        self._claim(_derived_ops(local, is_marked=False))
+        self._claim_unambiguous(_derived_ops(remote, is_marked=True))
+        self._claim(_profile_ops(guests, given))  # a profile renames a built-in, overriding the op that it declares
+        self._claim(_declared_ops(guests, aliases))
         by_source: dict[str, list[Tool]] = {}
         for tool in self._tools.values():
             if tool.name not in self._by_tool:
-                by_source.setdefault(_by_source(tool), []).append(tool)
+                by_source.setdefault(_op_from_source(tool), []).append(tool)
         for op, claimants in by_source.items():
             for tool in claimants:
                 alone = len(claimants) == 1 and op not in self._by_op
                 full = f"x.{_word(tool.source)}.{tool.name}"  # catalog names are unique
-                self._give(tool, op if alone else full if full not in self._by_op else tool.name)
+                self._assign(tool, op if alone else full if full not in self._by_op else tool.name)
 
     def _claim(self, claims: Iterable[tuple[Tool, str]]) -> None:
         """Give each op to the first tool that claims it. A tool may claim several, the best first.
@@ -124,12 +124,12 @@ class OpMap:
             if tool.name in self._by_tool:
                 continue
             if op not in self._by_op:
-                self._give(tool, op)
+                self._assign(tool, op)
                 continue
             winner = self._tools[self._by_op[op]]
             self._lost.setdefault((tool.name, op), LostOp(op=op, tool=tool, winner=winner))
 
-    def _claim_alone(self, claims: Iterable[tuple[Tool, str]]) -> None:
+    def _claim_unambiguous(self, claims: Iterable[tuple[Tool, str]]) -> None:
         """Give each op to the only tool that claims it; several claimants all lose it."""
         claimants: dict[str, list[Tool]] = {}
         for tool, op in claims:
@@ -141,7 +141,7 @@ class OpMap:
             else:
                 self._lost.update({(tool.name, op): LostOp(op=op, tool=tool) for tool in tools})
 
-    def _give(self, tool: Tool, op: str) -> None:
+    def _assign(self, tool: Tool, op: str) -> None:
         self._by_tool[tool.name] = op
         self._by_op[op] = tool.name
 
@@ -157,35 +157,35 @@ def parts_of(op: str) -> tuple[str, str, str]:
     return group, ".".join(entity), action
 
 
-def _declared(tools: Iterable[Tool], labels: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
-    """Yield the op of the profile's label and the one that the tool declares, the better first."""
+def _declared_ops(tools: Iterable[Tool], aliases: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
+    """Yield the op of the profile's alias and the one that the tool declares, the better first."""
     for tool in tools:
-        for op in dict.fromkeys((labels.get(tool.name, ""), tool.op)):
+        for op in dict.fromkeys((aliases.get(tool.name, ""), tool.op)):
             if op:
                 yield tool, op
 
 
-def _mapped(tools: Iterable[Tool], given: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
+def _profile_ops(tools: Iterable[Tool], given: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
     """Yield the ops of the profile's table, in its order."""
     order = {name: place for place, name in enumerate(given)}
     claims: list[tuple[int, Tool, str]] = []
     for tool in tools if given else ():
-        name = tool.name if tool.name in given or tool.origin in _ELSEWHERE else tool.local_name
+        name = tool.name if tool.name in given or tool.origin in _FOREIGN_ORIGINS else tool.local_name
         if given.get(name):
             claims.append((order[name], tool, str(given[name])))
     for _, tool, op in sorted(claims, key=lambda claim: claim[0]):
         yield tool, op
 
 
-def _derived(tools: Iterable[Tool], *, is_marked: bool) -> Iterator[tuple[Tool, str]]:
+def _derived_ops(tools: Iterable[Tool], *, is_marked: bool) -> Iterator[tuple[Tool, str]]:
     """Yield the ops derived from the names of tools; `is_marked` chooses the names with `_onto_` or the others."""
     for tool in tools:
-        if ("_onto_" in tool.local_name) == is_marked and (op := _by_pattern(tool)):
+        if ("_onto_" in tool.local_name) == is_marked and (op := _op_from_name(tool)):
             yield tool, op
 
 
-def _by_pattern(tool: Tool) -> str:
-    match = _PATTERN.fullmatch(tool.local_name)
+def _op_from_name(tool: Tool) -> str:
+    match = _OP_NAME.fullmatch(tool.local_name)
     if match is None:
         return ""
     action, _, noun = match.groups()
@@ -193,7 +193,7 @@ def _by_pattern(tool: Tool) -> str:
     return f"onto.{entity}.{action}"
 
 
-def _by_source(tool: Tool) -> str:
+def _op_from_source(tool: Tool) -> str:
     return f"x.{_word(tool.source)}.{_word(tool.local_name)}"
 
 
@@ -220,17 +220,17 @@ def _spellings(tools: Iterable[Tool], ops: Mapping[str, str]) -> dict[str, str]:
     for tool in tools:
         op = ops[tool.name]
         meant[fold(op)] = tool.name
-        for spelling in _loosely(tool, op):
+        for spelling in _loose_spellings(tool, op):
             key = fold(spelling)
             loose[key] = tool.name if loose.get(key, tool.name) == tool.name else ""
     return {**{spelling: name for spelling, name in loose.items() if name}, **meant}
 
 
-def _loosely(tool: Tool, op: str) -> Iterator[str]:
+def _loose_spellings(tool: Tool, op: str) -> Iterator[str]:
     group, entity, action = parts_of(op)
     yield f"x.misc.{tool.local_name}"
     yield f"x.{tool.source}.{tool.name.removeprefix(tool.source + SEPARATOR)}"
-    if tool.source not in BUILTIN_SOURCES and (pattern := _by_pattern(tool)):
+    if tool.source not in BUILTIN_SOURCES and (pattern := _op_from_name(tool)):
         yield pattern
     if entity and group != "x":
         yield f"{entity}.{action}"

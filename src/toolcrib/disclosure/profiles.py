@@ -34,7 +34,7 @@ from ..errors import ConfigError
 from ..policy.rules import check_rules
 from ..results.excerpts import Fit
 from . import meta_tools, strategies
-from .aliases import Labels
+from .aliases import ToolAliases
 from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .ops import OpMap
@@ -75,7 +75,7 @@ _KEYS: Final = tuple(
     if name not in _INTERNAL
 )
 _NAME: Final = regex(r"[A-Za-z0-9_.-]{1,64}")
-_NEEDED: Final = {"batch": ("exec", "help")}
+_VERBS_NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the meta-tools that it works through."""
 _NAME_KEYS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("tool", "description", "given"), str),
@@ -83,11 +83,11 @@ _NAME_KEYS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("instead", "required"), list),
 }
 """Keys of an entry of `names`, with their types."""
-_SAID: Final = {str: "text", dict: "mapping", list: "list"}
-_MERGED: Final = ("categories", "loops", "names", "options", "placed", "results", "verbs")
+_TYPE_NAMES: Final = {str: "text", dict: "mapping", list: "list"}
+_MERGED_KEYS: Final = ("categories", "loops", "names", "options", "placed", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
-_MADE: Final = frozenset({"MCP", "uncategorized"})
+_GENERATED_CATEGORIES: Final = frozenset({"MCP", "uncategorized"})
 """Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
 
 
@@ -97,7 +97,7 @@ def load(name: str, *, others: Iterable[str] = ()) -> Profile:
         return Profile(name=name, strategy="flat", verbs={"read": "read_artifact"})
     if name not in BUILT_IN:
         raise ConfigError(unknown_name("profile", name, (*BUILT_IN, *others)))
-    return _loaded(name)
+    return _load_built_in(name)
 
 
 def strategy_of(profile: Profile) -> Strategy:
@@ -129,7 +129,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     errors = ErrorList()
     values = {key: value for key, value in given.items() if key != "extends"}
     with errors.part():
-        values = _extended(given, file, others or {})
+        values = _extend(given, file, others or {})
         if "name" not in values or ("name" not in given and "extends" in given):
             raise ConfigError("a profile needs a name of its own", file=file, key="name")
         if "strategy" not in values:
@@ -139,9 +139,9 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     with errors.part():
         _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
     with errors.part():
-        values["results"] = _fit(values.get("results", {}), file)
+        values["results"] = _read_fit(values.get("results", {}), file)
     with errors.part():
-        values["loops"] = _loops(values.get("loops", {}), file)
+        values["loops"] = _read_loops(values.get("loops", {}), file)
     _check_types(values, file, errors)
     _raise_in_order(errors, given)
     _check_names_of_verbs(values, file, errors)
@@ -152,13 +152,13 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     names: dict[str, Rename] = {}
     for name, entry in values.get("names", {}).items():
         with errors.part():
-            names[name] = _rename(name, entry, file)
+            names[name] = _read_rename(name, entry, file)
     _raise_in_order(errors, given)
     values["core"] = tuple(values.get("core", ()))
     values |= {key: tuple(values.get(key, ())) for key in ("exclude", "include", "treat_as_write")}
     values["names"] = names
-    ours = {name for name, one in names.items() if one in _our_names().get(name, ())}
-    inherited = _inherited(values, given)
+    ours = {name for name, one in names.items() if one in _built_in_names().get(name, ())}
+    inherited = _inherited_names(values, given)
     if values["strategy"] == "gateway" and not values.get("progressive", True):  # an API does not take an op as a name
         tools = {op: tool for tool, op in reversed(values.get("options", {}).get("ops", {}).items())}
         values["names"] = {tools.get(name, name): one for name, one in names.items()}
@@ -174,19 +174,19 @@ def _raise_in_order(errors: ErrorList, given: Mapping[str, Any]) -> None:
 
 
 @cache
-def _loaded(name: str) -> Profile:
-    return build(_built_in(name), file=f"{name}.yaml")
+def _load_built_in(name: str) -> Profile:
+    return build(_read_built_in(name), file=f"{name}.yaml")
 
 
 @cache
-def _built_in(name: str) -> dict[str, Any]:
+def _read_built_in(name: str) -> dict[str, Any]:
     """Return the content of a file of the package: read once in a process, so callers that change it take a copy."""
     text = resources.files("toolcrib.disclosure").joinpath(name, "profile.yaml").read_text("utf-8")
     return cast("dict[str, Any]", yaml.load(text, yaml.CSafeLoader))  # all of them: 5 ms, by `safe_load` 35
 
 
 @cache
-def _our_names() -> Mapping[str, list[Rename]]:
+def _built_in_names() -> Mapping[str, list[Rename]]:
     """Return the meanings of each name in the built-in profiles.
 
     A name that a profile takes over unchanged from a built-in one means built-in tools alone (`Naming.ours`): a
@@ -194,15 +194,15 @@ def _our_names() -> Mapping[str, list[Rename]]:
     """
     found: dict[str, list[Rename]] = {}
     for profile in BUILT_IN:
-        for name, entry in _built_in(profile).get("names", {}).items():
-            found.setdefault(name, []).append(_rename(name, entry, f"{profile}.yaml"))
+        for name, entry in _read_built_in(profile).get("names", {}).items():
+            found.setdefault(name, []).append(_read_rename(name, entry, f"{profile}.yaml"))
     return found
 
 
-def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _extend(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `given` on top of the profile that it extends; `null` takes an entry of a mapping away.
 
-    Mappings in `_MERGED` are merged entry by entry; every other value replaces the inherited one whole.
+    Mappings in `_MERGED_KEYS` are merged entry by entry; every other value replaces the inherited one whole.
     """
     base = given.get("extends")
     own = {key: value for key, value in given.items() if key != "extends"}
@@ -210,32 +210,32 @@ def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[
         base = own["name"]
     if base is None:
         return own
-    values = _base(str(base), file, others)
+    values = _base_values(str(base), file, others)
     for key, value in own.items():
-        if key in _MERGED and isinstance(value, dict) and isinstance(values.get(key), dict):
+        if key in _MERGED_KEYS and isinstance(value, dict) and isinstance(values.get(key), dict):
             merged = {**values[key], **cast("dict[str, Any]", value)}
             value = {name: entry for name, entry in merged.items() if entry is not None}
         values[key] = value
     return values
 
 
-def _inherited(values: Mapping[str, Any], given: Mapping[str, Any]) -> frozenset[str]:
+def _inherited_names(values: Mapping[str, Any], given: Mapping[str, Any]) -> frozenset[str]:
     """Return the entries in lists and mappings of a profile that its own file does not set."""
     keys = ("core", "names", "categories")
     return frozenset(name for key in keys for name in values.get(key, ()) if name not in (given.get(key) or ()))
 
 
-def _base(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _base_values(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return all values of the profile `base`.
 
     A profile that extends itself, through any number of others, is an error.
     """
     if base in others:
         left = {name: one for name, one in others.items() if name != base}
-        return _extended(others[base], file, left)
+        return _extend(others[base], file, left)
     if base not in BUILT_IN:
         raise ConfigError(unknown_name("profile", base, (*BUILT_IN, *others)), file=file, key="extends")
-    return deepcopy(_built_in(base))
+    return deepcopy(_read_built_in(base))
 
 
 def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str = "") -> None:
@@ -317,7 +317,7 @@ def _check_verbs(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
     for verb, shown in values.get("verbs", {}).items():
         key, name = f"verbs.{verb}", str(shown)
         messages = [f"{name!r} is the name of {seen[name]} already"] if name in seen else []
-        needed = (other for other in _NEEDED.get(verb, ()) if other not in values["verbs"])
+        needed = (other for other in _VERBS_NEEDED.get(verb, ()) if other not in values["verbs"])
         messages += [f"works through the meta-tool {other}, which has no name" for other in needed]
         errors.found += [ConfigError(message, file=file, key=key) for message in messages]
         if name in values.get("names", {}):
@@ -346,10 +346,10 @@ def _check_options(values: Mapping[str, Any], file: str, errors: ErrorList) -> N
             if isinstance(kinds, frozenset):
                 _check_word(f"options.{key}", value, kinds, file)
             elif not isinstance(value, kinds):
-                raise ConfigError(f"takes {_kinds(kinds)}, not {value!r}", file=file, key=f"options.{key}")
+                raise ConfigError(f"takes {_type_names(kinds)}, not {value!r}", file=file, key=f"options.{key}")
 
 
-def _fit(given: Any, file: str) -> Fit:
+def _read_fit(given: Any, file: str) -> Fit:
     """Return the style of the results; raises `ConfigError` with the key."""
     if not isinstance(given, dict):
         raise ConfigError(f"takes a mapping, not {given!r}", file=file, key="results")
@@ -359,7 +359,7 @@ def _fit(given: Any, file: str) -> Fit:
         raise ConfigError(str(error), file=file, key="results") from None
 
 
-def _loops(given: Any, file: str) -> Loops:
+def _read_loops(given: Any, file: str) -> Loops:
     """Return when turns go in circles; raises `ConfigError` with the key."""
     if not isinstance(given, dict):
         raise ConfigError(f"takes a mapping, not {given!r}", file=file, key="loops")
@@ -370,17 +370,17 @@ def _loops(given: Any, file: str) -> Loops:
     return NO_LOOPS if loops == NO_LOOPS else loops
 
 
-def _kinds(kinds: type | tuple[type, ...]) -> str:
+def _type_names(kinds: type | tuple[type, ...]) -> str:
     return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
-def _rename(name: str, entry: Any, file: str) -> Rename:
+def _read_rename(name: str, entry: Any, file: str) -> Rename:
     """Return an entry of `names`; raises `ConfigError` with the key."""
     if isinstance(entry, str):
         return Rename(tool=entry)
-    given = _checked_entry(name, entry, file)
+    given = _check_entry(name, entry, file)
     listed = enumerate(given.pop("instead", ()))
-    others = tuple(_rename(f"{name}.instead.{place}", other, file) for place, other in listed)
+    others = tuple(_read_rename(f"{name}.instead.{place}", other, file) for place, other in listed)
     for place, other in enumerate(others):
         if not (other.when or other.given) or other.instead:
             message = "takes `when` or `given`, which select it, and not an `instead` of its own"
@@ -388,7 +388,7 @@ def _rename(name: str, entry: Any, file: str) -> Rename:
     return Rename(instead=others, **given)
 
 
-def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
+def _check_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
     """Return a copy of an entry in which every part has the type that it must have."""
     key = f"names.{name}"
     if not isinstance(entry, dict) or not isinstance(cast("dict[str, Any]", entry).get("tool"), str):
@@ -398,7 +398,7 @@ def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
         _check_word(f"{key}.{part}", part, _NAME_KEYS, file, what="key")
         wanted = _NAME_KEYS[part]
         if not isinstance(value, wanted):
-            raise ConfigError(f"takes a {_SAID[wanted]}, not {value!r}", file=file, key=f"{key}.{part}")
+            raise ConfigError(f"takes a {_TYPE_NAMES[wanted]}, not {value!r}", file=file, key=f"{key}.{part}")
     inside = (
         ("args", str, "the tool's own name of the argument"),
         ("unused", str, "the reason"),
@@ -452,16 +452,16 @@ def gaps(profile: Profile, catalog: Catalog, held: Mapping[str, str] = MappingPr
         return name not in profile.inherited
 
     shown = frozenset(profile.verbs.values())
-    known = (name in shown or is_there(_tool(profile, name)) for name in profile.core)
+    known = (name in shown or is_there(_tool_named(profile, name)) for name in profile.core)
     if profile.strategy == "gateway":
         there = _groups(profile, catalog)
     else:
         placed = profile.naming.placed
-        later = (word for name, category in held.items() for word in _places(name, category, placed))
+        later = (word for name, category in held.items() for word in _categories_of_tool(name, category, placed))
         there = _categories(catalog, placed).union(later)
     return Gaps(
         core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
-        names=tuple(name for name, label in profile.naming.names.items() if own(name) and not is_there(label.tool)),
+        names=tuple(name for name, rename in profile.naming.names.items() if own(name) and not is_there(rename.tool)),
         categories=tuple(name for name in profile.naming.categories if own(name) and name not in there),
     )
 
@@ -485,19 +485,21 @@ def op_problems(ops: OpMap) -> Iterator[Problem]:
 
 def _categories(catalog: Catalog, placed: Mapping[str, str]) -> frozenset[str]:
     tools = catalog.tools.values()
-    return _MADE.union(word for tool in tools for word in (*_places(tool.name, tool.category, placed), tool.source))
+    return _GENERATED_CATEGORIES.union(
+        word for tool in tools for word in (*_categories_of_tool(tool.name, tool.category, placed), tool.source)
+    )
 
 
-def _places(name: str, category: str, placed: Mapping[str, str]) -> tuple[str, str]:
+def _categories_of_tool(name: str, category: str, placed: Mapping[str, str]) -> tuple[str, str]:
     return category, placed.get(name) or placed.get(category, "")
 
 
 def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:
     """Return the category descriptions of `gateway` that match no tool: op prefixes, and the group of other tools."""
-    ops = Labels(catalog, profile.naming, profile.options.get("ops")).ops
+    ops = ToolAliases(catalog, profile.naming, profile.options.get("ops")).ops
     return frozenset({"x", *(ops.of(tool).partition(".")[0] for tool in catalog.tools.values())})
 
 
-def _tool(profile: Profile, name: str) -> str:
-    label = profile.naming.names.get(name)
-    return label.tool if label else name
+def _tool_named(profile: Profile, name: str) -> str:
+    rename = profile.naming.names.get(name)
+    return rename.tool if rename else name

@@ -17,9 +17,9 @@ from ..core.schema.nodes import Node, alternatives, as_node, properties_of, reso
 from ..core.tool import Tool
 from ..errors import ToolFailure
 
-_NOT: Final = "not "
+_NEGATED: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
-_OF_PROJECT: Final = "project of "
+_PROJECT_OF: Final = "project of "
 """Prefix of a path's name: the alias is the id of the project in whose workspace the path begins."""
 
 
@@ -77,21 +77,21 @@ class Rename(Struct, frozen=True, kw_only=True):
 
     def fits(self, tool: Tool) -> bool:
         """Whether the tool has the arguments named here: another source's tool may have the same name."""
-        members = _members(tool.input_schema)
-        named = (*map(_bare, self.args.values()), *self.values)
+        members = _argument_names(tool.input_schema)
+        named = (*map(_without_prefix, self.args.values()), *self.values)
         own = tool.input_schema.get("properties", {}).keys()
         return all(name in members for name in named) and {*self.fixed, *self.defaults, *self.at_most} <= own
 
-    def chosen(self, given: Mapping[str, Any]) -> Rename:
+    def choose(self, given: Mapping[str, Any]) -> Rename:
         """Return the tool that these arguments choose. Raises `ToolFailure` for a word that chooses none."""
         for name in self.when:
             known = [one.when[name] for one in self.all if name in one.when]
             if name in given and given[name] not in known:
                 words = ", ".join(dumps(value).decode() for value in known)
                 raise ToolFailure("invalid_arguments", f"{name}: must be one of {words}")
-        return next((one for one in self.instead if one._is_meant(given)), self)
+        return next((one for one in self.instead if one._is_chosen_by(given)), self)
 
-    def _is_meant(self, given: Mapping[str, Any]) -> bool:
+    def _is_chosen_by(self, given: Mapping[str, Any]) -> bool:
         if self.given:
             return self.given in given
         return bool(self.when) and all(given.get(name) == value for name, value in self.when.items())
@@ -104,14 +104,14 @@ class Rename(Struct, frozen=True, kw_only=True):
         Raises `ToolFailure("invalid_arguments")` for two names of one argument with different values, and for one of
         `required` that is missing.
         """
-        own = dict(self._own(given, ""))
-        if missing := [self._theirs(name)[0] for name in self.required if name not in own]:
+        own = dict(self._in_tool_words(given, ""))
+        if missing := [self._profile_names(name)[0] for name in self.required if name not in own]:
             raise ToolFailure("invalid_arguments", f"{missing[0]}: is required")
         own |= {name: most for name, most in self.at_most.items() if _exceeds(own.get(name), most)}
         defaults = {name: value for name, value in self.defaults.items() if name not in filled}
         return {**defaults, **own, **self.fixed}
 
-    def _own(self, given: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    def _in_tool_words(self, given: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
         """Yield arguments, or members of an object in the list `above`, in the tool's words."""
         taken: dict[str, tuple[str, Any]] = {}
         projects: dict[str, Any] = {}
@@ -119,11 +119,11 @@ class Rename(Struct, frozen=True, kw_only=True):
             if not above and (name in self.unused or name in self.when):
                 continue
             ours = self.args.get(f"{above}{name}", f"{above}{name}")
-            bare = _bare(ours).removeprefix(above)
-            if ours.startswith(_OF_PROJECT):
+            bare = _without_prefix(ours).removeprefix(above)
+            if ours.startswith(_PROJECT_OF):
                 projects |= {bare: value} if value else {}
                 continue
-            value = self._value(value, f"{above}{bare}", is_opposite=ours.startswith(_NOT))
+            value = self._value(value, f"{above}{bare}", is_opposite=ours.startswith(_NEGATED))
             before = taken.setdefault(bare, (name, value))
             if before[1] != value:
                 message = f"{before[0]} and {name} are two names of one argument, with different values"
@@ -143,7 +143,7 @@ class Rename(Struct, frozen=True, kw_only=True):
         if not isinstance(given, list):
             return given
         items = cast("list[Any]", given)
-        return [dict(self._own(one, above)) if _is_object(one) else one for one in items]
+        return [dict(self._in_tool_words(one, above)) if _is_object(one) else one for one in items]
 
     def _has_members(self, ours: str) -> bool:
         return any(name.startswith(f"{ours}.") for name in (*self.args, *self.values))
@@ -151,7 +151,7 @@ class Rename(Struct, frozen=True, kw_only=True):
     def notes(self, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Return notes for the caller on arguments without effect here, and on numbers that are too large."""
         unused = (f"{name} has no effect here: {why}" for name, why in self.unused.items() if given.get(name))
-        named = ((self._theirs(name)[0], most) for name, most in self.at_most.items())
+        named = ((self._profile_names(name)[0], most) for name, most in self.at_most.items())
         return (*unused, *(f"{name} is {most} at most" for name, most in named if _exceeds(given.get(name), most)))
 
     def schema(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -160,7 +160,7 @@ class Rename(Struct, frozen=True, kw_only=True):
             return own
         given = {*self.fixed, *self.defaults}
         needed = dict.fromkeys((*own.get("required", ()), *self.required))
-        required = [self._theirs(name)[0] for name in needed if name not in given]
+        required = [self._profile_names(name)[0] for name in needed if name not in given]
         properties = dict(self._properties(own, own, ""))
         for name, why in self.unused.items():
             properties[name] = {"type": "string", "description": f"No effect: {why}."}
@@ -173,7 +173,7 @@ class Rename(Struct, frozen=True, kw_only=True):
         for name, node in as_node(own.get("properties")).items():
             if not above and name in self.fixed:
                 continue
-            for theirs in self._theirs(f"{above}{name}"):
+            for theirs in self._profile_names(f"{above}{name}"):
                 yield theirs.removeprefix(above), self._node(node, root, f"{above}{name}", theirs)
 
     def _node(self, node: Any, root: Mapping[str, Any], ours: str, theirs: str) -> Any:
@@ -187,10 +187,10 @@ class Rename(Struct, frozen=True, kw_only=True):
             shown.pop("default", None)
         if ours in self.at_most:
             shown["description"] = f"{shown.get('description', '')} At most {self.at_most[ours]}.".strip()
-        if self.args.get(theirs, "").startswith(_OF_PROJECT):
+        if self.args.get(theirs, "").startswith(_PROJECT_OF):
             return {"type": "string", "description": "Id of the project in whose workspace it is."}
-        if self.args.get(theirs, "").startswith(_NOT):
-            shown["description"] = f"False: {_lowered(shown.get('description', ours))}"
+        if self.args.get(theirs, "").startswith(_NEGATED):
+            shown["description"] = f"False: {_lower_first(shown.get('description', ours))}"
             shown["default"] = not shown.get("default", False)
         if ours in self.values and "enum" in shown:
             words = {value: word for word, value in self.values[ours].items()}
@@ -207,12 +207,14 @@ class Rename(Struct, frozen=True, kw_only=True):
         if "properties" not in inner:
             return inner
         members = dict(self._properties(inner, root, above))
-        required = [name for name in inner.get("required", ()) if self._theirs(f"{above}{name}") == [f"{above}{name}"]]
+        required = [
+            name for name in inner.get("required", ()) if self._profile_names(f"{above}{name}") == [f"{above}{name}"]
+        ]
         return {**inner, "properties": members, "required": required}
 
-    def _theirs(self, ours: str) -> Sequence[str]:
+    def _profile_names(self, ours: str) -> Sequence[str]:
         """Return the profile's names of one argument; its own where the profile has none."""
-        return [name for name, one in self.args.items() if _bare(one) == ours] or [ours]
+        return [name for name, one in self.args.items() if _without_prefix(one) == ours] or [ours]
 
     def examples(self, own: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Return the tool's examples in the profile's words, without those that this name cannot express."""
@@ -231,9 +233,9 @@ class Rename(Struct, frozen=True, kw_only=True):
             if not above and name in self.fixed:
                 continue
             ours = f"{above}{name}"
-            theirs = self._theirs(ours)[0]
+            theirs = self._profile_names(ours)[0]
             words = {theirs_: word for word, theirs_ in self.values.get(ours, {}).items()}
-            if self.args.get(theirs, "").startswith(_NOT):
+            if self.args.get(theirs, "").startswith(_NEGATED):
                 value = not value
             elif isinstance(value, list) and self._has_members(ours):
                 items = cast("list[Any]", value)
@@ -260,7 +262,7 @@ class Naming(Struct, frozen=True, kw_only=True):
 NO_NAMING: Final = Naming()
 
 
-def in_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
+def in_profile_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
     """Return a message of ours with the profile's names in place of those that tools have in the catalog.
 
     `called` is the name that the model used. A word in quotes or in a path is data and stays.
@@ -287,15 +289,15 @@ def _exceeds(value: Any, most: float) -> bool:
     return isinstance(value, int | float) and value > most
 
 
-def _bare(name: str) -> str:
-    return name.removeprefix(_NOT).removeprefix(_OF_PROJECT)
+def _without_prefix(name: str) -> str:
+    return name.removeprefix(_NEGATED).removeprefix(_PROJECT_OF)
 
 
-def _lowered(text: str) -> str:
+def _lower_first(text: str) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def _members(schema: Mapping[str, Any]) -> frozenset[str]:
+def _argument_names(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the arguments, and of the members of objects in lists: `list.member`."""
     own = properties_of(schema, schema)
     inner = (

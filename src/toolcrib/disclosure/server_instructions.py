@@ -17,9 +17,9 @@ from .base import View, VisibleCatalog
 
 _INTRODUCTION: Final = "What the servers of these tools say of their use, in their own words:"
 _FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
-_IMITATION: Final = regex(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
-_CUT: Final = " […]"
-_LEAST: Final = 80
+_FORGED_TAG: Final = regex(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
+_CUT_MARK: Final = " […]"
+_MIN_BYTES: Final = 80
 """Minimum useful bytes of one text: with too many servers, the last ones are left out."""
 _BYTES_PER_TOKEN: Final = 4
 
@@ -28,16 +28,16 @@ def server_instructions(visible: VisibleCatalog, view: View) -> str:
     """Return the instructions of the MCP servers that have tools in `view`; empty without any."""
     about = visible.catalog.about
     sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
-    texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
+    texts = {name: _FORGED_TAG.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
     tokens = visible.profile.tokens.instructions_tokens
     if view.spare_tokens is not None:
         tokens = min(tokens, view.spare_tokens)
     texts = {name: text for name, text in texts.items() if text}
-    frames = {name: len(_framed(name, "").encode()) + 1 for name in texts}
+    frames = {name: len(_frame(name, "").encode()) + 1 for name in texts}
     room = tokens * _BYTES_PER_TOKEN - len(_INTRODUCTION)
     taken: list[str] = []
     for name, text in texts.items():
-        least = frames[name] + min(len(text.encode()), _LEAST)
+        least = frames[name] + min(len(text.encode()), _MIN_BYTES)
         if least > room:
             break
         room -= least
@@ -45,11 +45,11 @@ def server_instructions(visible: VisibleCatalog, view: View) -> str:
     if not taken:
         return ""
     sizes = {name: len(texts[name].encode()) for name in taken}
-    shares = share_out(sizes, room + sum(min(size, _LEAST) for size in sizes.values()))
-    return "\n".join([_INTRODUCTION, *(_framed(name, _cut(texts[name], shares[name])) for name in taken)])
+    shares = share_out(sizes, room + sum(min(size, _MIN_BYTES) for size in sizes.values()))
+    return "\n".join([_INTRODUCTION, *(_frame(name, _cut(texts[name], shares[name])) for name in taken)])
 
 
-def _framed(server: str, text: str) -> str:
+def _frame(server: str, text: str) -> str:
     return _FRAME.format(server=server, text=text)
 
 
@@ -58,6 +58,6 @@ def _cut(text: str, size: int) -> str:
     data = text.encode()
     if len(data) <= size:
         return text
-    piece = data[: max(0, size - len(_CUT.encode()))].decode("utf-8", "ignore")
+    piece = data[: max(0, size - len(_CUT_MARK.encode()))].decode("utf-8", "ignore")
     border = max(piece.rfind(" "), piece.rfind("\n"))
-    return (piece[:border] if border > len(piece) // 2 else piece).rstrip() + _CUT
+    return (piece[:border] if border > len(piece) // 2 else piece).rstrip() + _CUT_MARK

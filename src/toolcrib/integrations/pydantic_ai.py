@@ -180,7 +180,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
                 " open the session with profile='flat', or leave `deferred` out"
             )
         named = {tool.name: tool for tool in shown}
-        found = (self.session.visible.labels.name(tool) for tool in self._activated())
+        found = (self.session.visible.aliases.name(tool) for tool in self._activated())
         window = {**self._window, **{name: None for name in found if name in named and not named[name].core}}
         live = [(tool, False) for tool in shown if tool.core]
         return [*live, *((named[name], True) for name in window if name in named)]
@@ -206,7 +206,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         visible = self.session.visible
         hits = visible.catalog.search(query, limit, allowed=visible.admitted, boost=visible.boost)
         found = (visible.catalog.tools[hit.name] for hit in hits)
-        return [declared(visible.labels.name(tool), tool.source, tool.local_name) for tool in found]
+        return [declared(visible.aliases.name(tool), tool.source, tool.local_name) for tool in found]
 
     def _found(
         self, ctx: RunContext[AgentDepsT], queries: Sequence[str], tools: Sequence[ToolDefinition], limit: int

@@ -70,7 +70,7 @@ async def tools(chat: ChatSession, rest: str) -> None:
     for tool in listed:
         effect = chat.crib.policy.decide(tool, {}, chat.session.state).effect
         table.add_row(
-            Text("●" if visible.labels.name(tool) in shown else " ", style="cyan"),
+            Text("●" if visible.aliases.name(tool) in shown else " ", style="cyan"),
             plain(tool.name, "bold"),
             *((plain(tool.source, "dim"), plain(tool.category, "dim")) if is_wide else ()),
             plain(tool.kind),

@@ -60,7 +60,7 @@ def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     visible, listed = crib.session().visible, list[Listed]()
     for tool in crib.catalog.tools.values():
         state = "denied" if visible.is_denied(tool) else _state_of(crib, tool)
-        listed.append(Listed.of(tool, state, counter, visible.labels.names(tool)))
+        listed.append(Listed.of(tool, state, counter, visible.aliases.names(tool)))
     listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
     packages = _packages(crib)
     listed = [replace(tool, source=packages.get(tool.name, tool.source)) for tool in listed]
@@ -165,8 +165,8 @@ def show(
     async def main() -> tuple[Tool, str, str, tuple[str, ...], str]:
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
             session = crib.session()
-            labels = session.visible.labels
-            label = labels.real(name)
+            labels = session.visible.aliases
+            label = labels.rename_of(name)
             try:
                 tool, state = _look_up(crib, label.tool if label is not None else name)
                 changes = {} if tool.source.startswith("rest@") else await crib.tools.changes(tool.source)

@@ -156,7 +156,7 @@ class _ToolReader(Struct, kw_only=True):
 
     def name(self, tool: Tool) -> str:
         """Return the tool's name in the profile."""
-        return self.session.visible.labels.name(tool)
+        return self.session.visible.aliases.name(tool)
 
     def sees(self, tool: Tool) -> bool:
         """Whether the tool can be called by its own name now."""
@@ -199,7 +199,7 @@ async def _activate(reader: _ToolReader, query: str, tool: Tool) -> bool:
 
 
 async def _help(reader: _ToolReader, query: str, tool: Tool) -> bool:
-    parts = reader.session.visible.labels.ops.of(tool).split(".")
+    parts = reader.session.visible.aliases.ops.of(tool).split(".")
     result = await reader.ask("help", {"path": "root"})
     for depth in range(1, len(parts) + 1):
         result = await reader.ask("help", {"path": ".".join(parts[:depth])})

@@ -137,7 +137,7 @@ class SessionInsight:
 
     async def events(self, *, limit: int, tool: str = "", outcome: str = "") -> list[Mapping[str, Any]]:
         """Return the newest calls, the newest first."""
-        label = self._visible.labels.real(tool)
+        label = self._visible.aliases.rename_of(tool)
         tool = label.tool if label is not None and not label.instead else tool
         rows = await self._parts.store.calls.list(principal=self._owner, tool=tool, outcome=outcome, limit=limit)
         return [
@@ -155,15 +155,17 @@ class SessionInsight:
 
     def tools(self) -> Mapping[str, str]:
         """Return the tools in scope, by the names of the profile, with the first sentence of each description."""
-        faces = (face for tool in self._visible.offered() for face in self._visible.faces(tool))
-        return {face.name: face.summary for face in faces}
+        presentations = (
+            presented for tool in self._visible.offered() for presented in self._visible.presentations(tool)
+        )
+        return {presented.name: presented.summary for presented in presentations}
 
     def has_tool(self, pattern: str) -> bool:
         """Whether a pattern means a tool in scope, by the names of the profile or of the catalog."""
         return any(
             fnmatchcase(name, pattern)
             for tool in self._visible.offered()
-            for name in (tool.name, *(face.name for face in self._visible.faces(tool)))
+            for name in (tool.name, *(presented.name for presented in self._visible.presentations(tool)))
         )
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
@@ -172,7 +174,7 @@ class SessionInsight:
         for tool in self._visible.offered():
             if _singular(entity) not in set(_words(tool)):
                 continue
-            tool = self._visible.labels.shown(tool)
+            tool = self._visible.aliases.present(tool)
             required = tool.input_schema.get("required", ())
             for name, given in cast("Mapping[str, Any]", tool.input_schema.get("properties", {})).items():
                 schema = _one(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else dict[str, Any]()
@@ -186,7 +188,7 @@ class SessionInsight:
     def _shown(self, row: CallRow) -> str:
         """Return the profile's name of the tool of a recorded call: the requested one where it has several."""
         tool = self._visible.catalog.tools.get(row.tool)
-        return row.tool or row.requested if tool is None else self._visible.labels.called(row.requested, tool)
+        return row.tool or row.requested if tool is None else self._visible.aliases.name_used(row.requested, tool)
 
 
 def _words(tool: Tool) -> Iterator[str]:

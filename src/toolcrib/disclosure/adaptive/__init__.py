@@ -21,10 +21,10 @@ from ..base import Strategy, View, VisibleCatalog, estimate_tokens
 
 __all__ = ["STRATEGY", "adaptive"]
 
-_SOURCES_NAMED = 12
+_MAX_SOURCES_NAMED = 12
 """More sources than this are counted, not named: instructions must not grow with the catalog."""
 
-_UNSURE: Final = 0.25
+_ESTIMATE_ERROR: Final = 0.25
 """Part of the budget by which an estimate may be wrong: 0.83 was measured for definitions in plain English."""
 
 
@@ -32,25 +32,25 @@ def adaptive(visible: VisibleCatalog) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
     profile, session = visible.profile, visible.session
     declared = meta_tools.definitions(profile, meta_tools.VERBS)
-    faces = (face for tool in visible.listed() for face in visible.faces(tool))
-    everything = _within(faces, profile.tokens.budget_tokens)
+    faces = (face for tool in visible.listed() for face in visible.presentations(tool))
+    everything = _all_within(faces, profile.tokens.budget_tokens)
     if everything is not None:
         reading = profile.verbs.get("read") if visible.aids else None
         return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))
     instructions = _instructions(visible)
     spent = sum(map(estimate_tokens, declared)) + len(instructions.encode()) // 4
-    core = _core(visible, profile.tokens.shown_tokens - spent)
-    grown = _grown(visible, core) if session.audience.grows else ()
-    shown = visible.labels.shown
+    core = _core_within(visible, profile.tokens.shown_tokens - spent)
+    grown = _used_tools(visible, core) if session.audience.grows else ()
+    present = visible.aliases.present
     spent += sum(map(estimate_tokens, core))
     return View(
-        tools=(*map(shown, core), *declared, *map(shown, grown)),
+        tools=(*map(present, core), *declared, *map(present, grown)),
         instructions=instructions,
         spare_tokens=max(0, profile.tokens.shown_tokens - spent),
     )
 
 
-def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
+def _all_within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
     """Return the tools when their definitions fit `budget` together, else None.
 
     They are counted where the estimate is too near to the budget to tell; it stops where the estimate is far above.
@@ -64,14 +64,14 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
         taken.append(tool)
         texts.append(definition_text(tool))
         spent += estimate(texts[-1])
-        if spent > budget * (1 + _UNSURE):
+        if spent > budget * (1 + _ESTIMATE_ERROR):
             return None
-    if spent > budget * (1 - _UNSURE):
+    if spent > budget * (1 - _ESTIMATE_ERROR):
         spent = sum(map(tokenizer().count, texts))
     return tuple(taken) if spent <= budget else None
 
 
-def _core(visible: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
+def _core_within(visible: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
     """Return the core tools that fit beside the meta-tools; the others can be found by search."""
     named = (visible.find(name) for name in visible.profile.core)
     found = {tool.name: tool for tool in (*named, *visible.core()) if tool is not None and visible.is_offered(tool)}
@@ -84,7 +84,7 @@ def _core(visible: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
     return tuple(taken)
 
 
-def _grown(visible: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
+def _used_tools(visible: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
     known = {tool.name for tool in core}
     tools = visible.catalog.tools
     used = (tools[name] for name in visible.session.history.activated if name not in known and name in tools)
@@ -99,7 +99,7 @@ def _instructions(visible: VisibleCatalog) -> str:
     """
     known = visible.offered_by_source()
     sources = [source for source in known if source not in BUILTIN_SOURCES] or [*known]
-    listed = ", ".join(sources) if len(sources) <= _SOURCES_NAMED else f"{len(sources)} sources"
+    listed = ", ".join(sources) if len(sources) <= _MAX_SOURCES_NAMED else f"{len(sources)} sources"
     return f"Tools of {listed}\n{meta_tools.instructions(visible.profile)}\n{sum(known.values())} tools in all."
 
 

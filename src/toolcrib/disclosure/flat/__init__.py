@@ -14,11 +14,11 @@ __all__ = ["STRATEGY", "flat"]
 def flat(visible: VisibleCatalog) -> View:
     """List every tool in scope, then the profile's meta-tools: a long result names the one that reads on."""
     declared = meta_tools.definitions(visible.profile, meta_tools.VERBS) if visible.aids else ()
-    shown = (_described(face, visible) for tool in visible.listed() for face in visible.faces(tool))
+    shown = (_with_server(face, visible) for tool in visible.listed() for face in visible.presentations(tool))
     return View(tools=(*shown, *declared), instructions=meta_tools.instructions(visible.profile))
 
 
-def _described(tool: Tool, visible: VisibleCatalog) -> Tool:
+def _with_server(tool: Tool, visible: VisibleCatalog) -> Tool:
     """Return `tool` with the server that it comes from in its description, where the profile wants that.
 
     For models of library sessions: over MCP a definition reaches the client word by word as it was reviewed.

@@ -172,7 +172,7 @@ def _with_deferred(
     if visible.profile.on_miss != "run":
         raise UsageError(f"the profile {visible.profile.name} refuses tools that its own meta-tools did not load")
     known = {tool.name for tool in view.tools}
-    faces = (face for tool in visible.offered() for face in visible.faces(tool))
+    faces = (face for tool in visible.offered() for face in visible.presentations(tool))
     waiting = [face for face in faces if declared(face.name, face.source, face.local_name) not in known]
     if not waiting:
         return shown

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ...core.tool import Annotations
 from .. import meta_tools
-from ..base import Strategy, Verb, View, VisibleCatalog, as_object
+from ..base import Strategy, Verb, View, VisibleCatalog, object_schema
 from ..ops import parts_of
 from .batch import run_batch
 from .exec_arguments import MAX_KEY, unwrap
@@ -107,7 +107,7 @@ _VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
         "help": Verb(
             description="What tools there are and how to call them: groups, entities, ops, the args of one op.",
-            input_schema=as_object(
+            input_schema=object_schema(
                 [], path=_PATH, format=_FORMAT, include_examples=_EXAMPLES, include_schemas=_SCHEMAS
             ),
             run=run_help,
@@ -120,7 +120,7 @@ _VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         ),
         "batch": Verb(
             description="Several {help} (type help) and {exec} (type exec) calls at once; results in their order.",
-            input_schema=as_object(
+            input_schema=object_schema(
                 ["ops"],
                 ops={"type": "array", "items": _ENTRY, "minItems": 1, "maxItems": MAX_OPS},
                 mode={"type": "string", "enum": ["sequential", "parallel"], "default": "sequential"},

@@ -18,7 +18,7 @@ from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import meta_tools
-from ..base import VerbContext, VisibleCatalog, answer, with_absent
+from ..base import VerbContext, VisibleCatalog, answer, with_absent_sources
 from ..ops import group_of, parts_of
 from .op_description import describe_op, summary_of
 from .op_tree import ROOT, Tree, nearest_paths, normalized
@@ -43,7 +43,7 @@ async def run_help(visible: VisibleCatalog, arguments: Mapping[str, Any], contex
     kept = context.memory.get(key)
     if kept is None or kept[0] is not visible.profile:
         kept = context.memory[key] = (visible.profile, _help_on(visible, arguments["path"], **options))
-    return answer(with_absent(visible, kept[1]))
+    return answer(with_absent_sources(visible, kept[1]))
 
 
 def _help_on(
@@ -275,7 +275,7 @@ def _counted(count: int, about: str) -> str:
 def _schemas(visible: VisibleCatalog, tree: Tree, path: str) -> dict[str, Any]:
     """Return the schemas of the ops that a directory lists one by one."""
     listed = [op for op in tree.below(path) if len(tree.below(path)) <= _FLAT]
-    return {op: visible.labels.shown(tree.ops[op]).input_schema for op in listed}
+    return {op: visible.aliases.present(tree.ops[op]).input_schema for op in listed}
 
 
 def _not_found(visible: VisibleCatalog, asked: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def read(visible: VisibleCatalog, call: Call) -> Call:
     read_call = _Reading.of(visible, call, tool)
     if visible.profile.options.get("fallback") and tool.kind == "read":
         read_call = _fallen_back(visible, read_call)
-    tool, op = read_call.tool, visible.labels.ops.of(read_call.tool)
+    tool, op = read_call.tool, visible.aliases.ops.of(read_call.tool)
     warnings = [*read_call.warnings]
     changes: dict[str, Any] = {}
     if call.route.verb and tool.kind == "read":
@@ -39,9 +39,9 @@ def read(visible: VisibleCatalog, call: Call) -> Call:
             changes["idempotency_key"] = ""
             warnings.append("idempotency_key has no effect on a read")
     reading = {"op": call.name, "warnings": warnings, "fallback": read_call.fallback}
-    asked = visible.labels.real(call.name)
+    asked = visible.aliases.rename_of(call.name)
     return call.evolve(
-        name=call.name if asked is not None and asked.tool == tool.name else visible.labels.name(tool),
+        name=call.name if asked is not None and asked.tool == tool.name else visible.aliases.name(tool),
         arguments=read_call.arguments,
         op=op,
         reading=reading,
@@ -67,7 +67,7 @@ class _Reading(Struct, frozen=True, kw_only=True):
 
 def _tool(visible: VisibleCatalog, asked: str) -> Tool | None:
     """Return the tool that an op, or a name in its place, means: exactly, by its name, at last by a spelling."""
-    catalog, ops, label = visible.catalog, visible.labels.ops, visible.labels.real(asked)
+    catalog, ops, label = visible.catalog, visible.aliases.ops, visible.aliases.rename_of(asked)
     name = ops.named(asked) or (label.tool if label else None)
     if name is not None:
         return catalog.tools[name]
@@ -79,7 +79,7 @@ def _tool(visible: VisibleCatalog, asked: str) -> Tool | None:
     name = ops.spelled(asked)
     if name is not None:
         return catalog.tools[name]
-    if visible.labels.withheld(asked) in catalog.withheld or visible.down(asked):
+    if visible.aliases.withheld_name(asked) in catalog.withheld or visible.down(asked):
         return None
     raise _no_op(visible, asked)
 
@@ -107,8 +107,8 @@ def _in_own_words(visible: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any,
     if not table or not isinstance(given, dict):
         return given, ()
     sent = cast("dict[str, Any]", given)
-    declared = _declared(visible.labels.shown(tool))
-    entity = parts_of(visible.labels.ops.of(tool))[1].rpartition(".")[2]
+    declared = _declared(visible.aliases.present(tool))
+    entity = parts_of(visible.aliases.ops.of(tool))[1].rpartition(".")[2]
     meant: dict[str, str] = {}
     for name in sent:
         if name not in declared and name in table:
@@ -131,11 +131,11 @@ def _fallen_back(visible: VisibleCatalog, reading: _Reading) -> _Reading:
 
     For `get` of the group `onto` that lacks one id: a search where the call has a text, else a list.
     """
-    ops = visible.labels.ops
+    ops = visible.aliases.ops
     op = ops.of(reading.tool)
     group, entity, action = parts_of(op)
     sent = cast("dict[str, Any]", reading.arguments) if isinstance(cast("object", reading.arguments), dict) else {}
-    required = visible.labels.shown(reading.tool).input_schema.get("required") or ()
+    required = visible.aliases.present(reading.tool).input_schema.get("required") or ()
     missing = [name for name in required if name.endswith("_id") and sent.get(name) in (None, "")]
     filled = context_values(reading.tool, visible.session.defaults)
     missing = [name for name in missing if name not in filled]

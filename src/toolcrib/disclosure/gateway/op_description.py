@@ -23,8 +23,8 @@ _PROPERTIES_NAMED: Final = 8
 
 def describe_op(visible: VisibleCatalog, tool: Tool, *, full: bool, schemas: bool, examples: bool) -> dict[str, Any]:
     """Return the help on one op, without the common head of answers."""
-    op = visible.labels.ops.of(tool)
-    schema = visible.labels.shown(tool).input_schema
+    op = visible.aliases.ops.of(tool)
+    schema = visible.aliases.present(tool).input_schema
     properties = as_mapping(schema.get("properties"))
     required = [name for name in schema.get("required") or () if name in properties]
     call = {"op": op, "args": _example(tool, op, schema, properties)}
@@ -83,7 +83,7 @@ def _argument(name: str, value: Any, required: bool) -> dict[str, Any]:
 
 def _notes(visible: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
     """Yield notes that the schema cannot express, derived from the op's name and its arguments."""
-    op = visible.labels.ops.of(tool)
+    op = visible.aliases.ops.of(tool)
     _, entity, action = parts_of(op)
     own = f"{entity.rpartition('.')[2]}_id"
     of_op = list(_argument_notes(action, own, properties, required))
@@ -146,7 +146,7 @@ def _op_help_examples(
     group, entity, action = parts_of(op)
     listing = f"{group}.{entity}.list"
     own = f"{entity}_id"
-    name = visible.labels.ops.named(listing)
+    name = visible.aliases.ops.named(listing)
     if action in ("get", "update", "delete") and own in required and name is not None and visible.find(name):
         yield {
             "description": f"Where {own} is not known, find it first",

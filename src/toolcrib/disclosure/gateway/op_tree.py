@@ -36,7 +36,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, visible: VisibleCatalog) -> Tree:
         """Return the tree of the session's ops: in scope, in its contexts, enabled."""
-        names = visible.labels.ops
+        names = visible.aliases.ops
         found = {names.of(tool): tool for tool in visible.mentioned()}
         return cls(ops={op: found[op] for op in sorted(found, key=_in_order)})
 
@@ -68,9 +68,9 @@ class Tree(Struct, frozen=True, kw_only=True):
         if path == ROOT or path in self.ops or self.below(path):
             return path
         tool = visible.find(asked.strip()) or visible.find(path)
-        name = tool.name if tool is not None else visible.labels.ops.spelled(path)
+        name = tool.name if tool is not None else visible.aliases.ops.spelled(path)
         if name is not None:
-            op = visible.labels.ops.of(visible.catalog.tools[name])
+            op = visible.aliases.ops.of(visible.catalog.tools[name])
             if op in self.ops:
                 return op
         # The only directory that is spelled so, whole or from one of its parts on.
@@ -99,7 +99,7 @@ def nearest_paths(visible: VisibleCatalog, asked: str, *, ops_only: bool = False
     close = [*tree.elsewhere(path), *nearest(path, pool, _NEAREST)]
     words = " ".join(re.split(r"[^A-Za-z0-9]+", path))
     hits = visible.catalog.search(words, _NEAREST, allowed=visible.admitted) if words else []
-    meant = (visible.labels.ops.of(visible.catalog.tools[hit.name]) for hit in hits)
+    meant = (visible.aliases.ops.of(visible.catalog.tools[hit.name]) for hit in hits)
     found = dict.fromkeys([*close, *(op for op in meant if op in tree.ops)])
     return [one for one in found if one in pool][:_NEAREST]
 

@@ -18,7 +18,7 @@ from ...core.schema import type_in_words
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_absent
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, object_schema, with_absent_sources
 
 __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
 
@@ -41,13 +41,13 @@ _NAMES: Final = {
 
 def introspection(visible: VisibleCatalog) -> View:
     """Return the core, then the activated tools of this session, with the instructions of the sources in use."""
-    view = growing_list.grown(visible, _declared(visible), meta_tools.instructions(visible.profile))
+    view = growing_list.growing_view(visible, _declared(visible), meta_tools.instructions(visible.profile))
     return replace(view, instructions=_with_sources(visible, view.instructions, _introduced(visible)))
 
 
 def _whole(visible: VisibleCatalog) -> View:
     """Return everything in scope and the instructions of every source: nothing is deferred."""
-    return growing_list.whole(visible, _declared(visible), _with_sources(visible, "", visible.offered()))
+    return growing_list.whole_view(visible, _declared(visible), _with_sources(visible, "", visible.offered()))
 
 
 def category_of(visible: VisibleCatalog, tool: Tool) -> str:
@@ -73,7 +73,7 @@ def _categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     found: dict[str, dict[str, Tool]] = {}
     for tool in visible.tools():
         if visible.is_tool(tool):
-            found.setdefault(category_of(visible, tool), {}).update(dict.fromkeys(visible.labels.names(tool), tool))
+            found.setdefault(category_of(visible, tool), {}).update(dict.fromkeys(visible.aliases.names(tool), tool))
     return found
 
 
@@ -111,7 +111,7 @@ async def _list(visible: VisibleCatalog, arguments: Mapping[str, Any], context: 
         ]
         hint = f"Call {names['list']}(category='<name>') to see the tools in a category."
         total = sum(map(len, found.values()))
-        return answer(with_absent(visible, {"categories": listed, "total_tools": total, "hint": hint}))
+        return answer(with_absent_sources(visible, {"categories": listed, "total_tools": total, "hint": hint}))
     if category not in found:
         known = ", ".join(sorted(found))
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}", hint=f"Available categories: {known}")
@@ -120,11 +120,11 @@ async def _list(visible: VisibleCatalog, arguments: Mapping[str, Any], context: 
     shown["tools"] = sorted(tools, key=lambda entry: entry["name"])
     if "schemas" in names:
         shown["hint"] = f"Call {names['schemas']}(names=['<name>']) for the parameters of a tool, and to activate it."
-    return answer(with_absent(visible, shown))
+    return answer(with_absent_sources(visible, shown))
 
 
 def _entry(visible: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
-    shown = visible.labels.shown(tool, name)
+    shown = visible.aliases.present(tool, name)
     return {
         "name": name,
         "plugin_source": _plugin(visible, tool),
@@ -155,7 +155,7 @@ async def _schemas(visible: VisibleCatalog, arguments: Mapping[str, Any], contex
     declared = _declared(visible)
     own = {name: declared[name] for name in wanted if name in declared}
     found = {name: tool for name in wanted if name not in own and (tool := visible.find(name)) is not None}
-    named = {visible.labels.called(name, tool): tool for name, tool in found.items()}
+    named = {visible.aliases.name_used(name, tool): tool for name, tool in found.items()}
     schemas = [_described(visible, name, tool) for name, tool in (own | named).items()]
     shown: dict[str, Any] = {"schemas": schemas, "count": len(schemas)}
     unknown = [name for name in wanted if name not in found and name not in own]
@@ -165,7 +165,7 @@ async def _schemas(visible: VisibleCatalog, arguments: Mapping[str, Any], contex
         if suggestions:
             shown["suggestions"] = suggestions
         shown["hint"] = _where(visible)
-        shown |= with_absent(visible, {})
+        shown |= with_absent_sources(visible, {})
     return answer(shown | _activation(visible, named))
 
 
@@ -198,11 +198,11 @@ def _where(visible: VisibleCatalog) -> str:
 def _containing(visible: VisibleCatalog, name: str) -> list[str]:
     """Return up to three names that have `name` in them, those first that have it as a word; else similar ones."""
     part = name.strip().lower()
-    offered = [name for tool in visible.offered() for name in visible.labels.names(tool)]
+    offered = [name for tool in visible.offered() for name in visible.aliases.names(tool)]
     inside = [other for other in offered if part and part in other.lower()]
     inside.sort(key=lambda other: _distance(part, _WORD.sub(" ", other).lower().split()))
     return inside[:_SUGGESTED] or [
-        visible.labels.name(visible.catalog.tools[other])
+        visible.aliases.name(visible.catalog.tools[other])
         for other in visible.catalog.nearest(name, _SUGGESTED, allowed=visible.admitted)
     ]
 
@@ -212,7 +212,7 @@ def _distance(part: str, words: Sequence[str]) -> int:
 
 
 def _described(visible: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]:
-    shown = visible.labels.shown(tool, name)
+    shown = visible.aliases.present(tool, name)
     return {
         "name": name,
         "description": shown.description,
@@ -249,7 +249,7 @@ _VERBS: Final[Mapping[str, Verb]] = {
             "Discover tools. Without a category: the categories and how many tools each has. "
             "With one: its tools. Then {schemas} activates those that you need."
         ),
-        input_schema=as_object(
+        input_schema=object_schema(
             [],
             category={"type": "string", "description": "A category, to see the tools in it."},
             verbose={"type": "boolean", "default": False, "description": "Whole descriptions."},
@@ -258,7 +258,7 @@ _VERBS: Final[Mapping[str, Verb]] = {
     ),
     "schemas": Verb(
         description="Parameters of the named tools, and activation: a tool that {list} names can be called afterwards.",
-        input_schema=as_object(["names"], names=_NAMES),
+        input_schema=object_schema(["names"], names=_NAMES),
         run=_schemas,
         loads=True,
     ),

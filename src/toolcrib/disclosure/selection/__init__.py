@@ -137,7 +137,7 @@ def _view(visible: VisibleCatalog) -> View:
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
     if not session.audience.grows:
         chosen = {name: tool for name, tool in chosen.items() if name not in session.state_of(SelectionState).selected}
-    faces = (visible.declared(face) for tool in chosen.values() for face in visible.faces(tool))
+    faces = (visible.declared(face) for tool in chosen.values() for face in visible.presentations(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...core.patterns import regex
 from ...core.result import ToolResult
 from ...core.sanitize import clip
-from ..base import Verb, VerbContext, VisibleCatalog, answer, as_object
+from ..base import Verb, VerbContext, VisibleCatalog, answer, object_schema
 from .requirements import (
     SelectionState,
     Wanted,
@@ -94,7 +94,7 @@ def _required(visible: VisibleCatalog, task: str) -> list[str]:
     )
     best = max((hit.score for hit in hits), default=0.0)
     fitting = (selectable.tools[hit.name] for hit in hits if hit.exact or hit.score >= _LEAST * best)
-    return [visible.labels.name(tool) for tool in fitting if not unavailable(visible, tool)]
+    return [visible.aliases.name(tool) for tool in fitting if not unavailable(visible, tool)]
 
 
 CLASSIFICATION: Final[Mapping[str, Any]] = {
@@ -132,7 +132,7 @@ def describe_choices(visible: VisibleCatalog, task: str) -> str:
     selectable = selectable_tools(visible)
     hits = visible.catalog.search(task, _PROPOSED, allowed=lambda name: name in selectable.tools, boost=visible.boost)
     tools = (selectable.tools[hit.name] for hit in hits)
-    listed = (f"- {visible.labels.name(tool)}: {clip(tool.summary, _DESCRIPTION)}" for tool in tools)
+    listed = (f"- {visible.aliases.name(tool)}: {clip(tool.summary, _DESCRIPTION)}" for tool in tools)
     sections = (("Groups of skills:", all_groups(selectable).described()), ("Tools:", "\n".join(listed)))
     return "\n\n".join(f"{title}\n{lines}" for title, lines in sections if lines)
 
@@ -157,7 +157,7 @@ def checked_intent(visible: VisibleCatalog, answer: Mapping[str, Any], task: str
         "is_follow_up": answer.get("is_follow_up") is True,
         "needs_plan": complexity != "simple",
         "relevant_skill_groups": list(chosen),
-        "required_tools": [visible.labels.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
+        "required_tools": [visible.aliases.name(selectable.tools[name]) for name in dict.fromkeys(tools)][:_MOST],
     }
     return with_earlier_tools(visible, intent)
 
@@ -178,9 +178,9 @@ async def _select(visible: VisibleCatalog, arguments: Mapping[str, Any], context
     for name in names:
         tool = selectable.tools[name]
         if why := unavailable(visible, tool):
-            found.warnings.append(f"{visible.labels.name(tool)} is left out: {why}")
+            found.warnings.append(f"{visible.aliases.name(tool)} is left out: {why}")
         elif limit is not None and name not in limit:
-            found.warnings.append(f"{visible.labels.name(tool)} is left out: the whitelist does not name it")
+            found.warnings.append(f"{visible.aliases.name(tool)} is left out: the whitelist does not name it")
         elif name not in before and len(added) < _SELECTED:
             added.append(name)
     if visible.session.scope.exact is not None:
@@ -189,8 +189,8 @@ async def _select(visible: VisibleCatalog, arguments: Mapping[str, Any], context
     there = [name for name in names if name in before or name in added]
     reason = f"they fit {task!r}" if by_words else "they were asked for" if there else "nothing here fits"
     shown: dict[str, Any] = {
-        "names": [visible.labels.name(selectable.tools[name]) for name in there],
-        "added": [visible.labels.name(selectable.tools[name]) for name in added],
+        "names": [visible.aliases.name(selectable.tools[name]) for name in there],
+        "added": [visible.aliases.name(selectable.tools[name]) for name in added],
         "reason": reason[:200],
         "warnings": found.warnings,
     }
@@ -200,7 +200,7 @@ async def _select(visible: VisibleCatalog, arguments: Mapping[str, Any], context
 SELECT: Final[Mapping[str, Verb]] = {
     "select": Verb(
         description="Get tools for this task that are not listed: say what you want to do, or name them.",
-        input_schema=as_object(
+        input_schema=object_schema(
             [],
             task={"type": "string", "description": "What the tools are for, in a few words."},
             names={**_LIST, "description": "Names of tools or skills."},

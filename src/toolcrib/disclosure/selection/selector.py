@@ -338,7 +338,7 @@ def _named(selectable: SelectableTools, query: str) -> tuple[str, ...]:
     text = f" {_spaced(query)} "
     found: list[str] = []
     for tool in selectable.tools.values():
-        names = {tool.name, tool.local_name, selectable.visible.labels.name(tool)}
+        names = {tool.name, tool.local_name, selectable.visible.aliases.name(tool)}
         several = [spaced for name in names if " " in (spaced := _spaced(name))]
         if not quoted.isdisjoint(map(fold, names)) or any(f" {name} " in text for name in several):
             found.append(tool.name)

@@ -14,31 +14,41 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, unable, with_absent
+from ..base import (
+    Strategy,
+    Verb,
+    VerbContext,
+    View,
+    VisibleCatalog,
+    answer,
+    cannot_run,
+    object_schema,
+    with_absent_sources,
+)
 
 __all__ = ["STRATEGY", "categories", "tiered"]
 
-_NAMED: Final = 3
+_MAX_TOOLS_NAMED: Final = 3
 """Tools that the description of a category names when the profile has none for it."""
-_SKILLS: Final = 10
+_MAX_SKILLS: Final = 10
 """Skills that a call of a rule tool is redirected to."""
-_PLAYBOOKS: Final = "playbooks"
+_PLAYBOOK_CATEGORY: Final = "playbooks"
 """Category of the tools that took the place of rules, where a package brings them."""
-_TEXT: Final = {"type": "string"}
+_TEXT_SCHEMA: Final = {"type": "string"}
 
 
 def tiered(visible: VisibleCatalog) -> View:
     """Return the core, then the loaded tools of this interaction."""
-    return growing_list.grown(
+    return growing_list.growing_view(
         visible,
         {tool.name: tool for tool in meta_tools.definitions(visible.profile, {**meta_tools.VERBS, **_VERBS})},
         meta_tools.instructions(visible.profile),
     )
 
 
-def _whole(visible: VisibleCatalog) -> View:
+def _whole_view(visible: VisibleCatalog) -> View:
     """Return every tool in scope: loading is not needed."""
-    return growing_list.whole(
+    return growing_list.whole_view(
         visible, {tool.name: tool for tool in meta_tools.definitions(visible.profile, meta_tools.VERBS)}
     )
 
@@ -51,7 +61,7 @@ def categories(visible: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     core = {*visible.profile.core, *growing_list.core_names(visible)}
     found: dict[str, dict[str, Tool]] = {name: {} for name in visible.profile.naming.categories}
     for tool in visible.tools():
-        names = [name for name in visible.labels.names(tool) if name not in core]
+        names = [name for name in visible.aliases.names(tool) if name not in core]
         if names and visible.is_mentioned(tool):
             found.setdefault(visible.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
     places = {name: place for place, name in enumerate(visible.profile.naming.names)}
@@ -67,7 +77,7 @@ async def _browse(visible: VisibleCatalog, arguments: Mapping[str, Any], context
         {"name": name, "description": _description(visible, name, tools), "tool_count": len(tools)}
         for name, tools in _loadable(visible, categories(visible)).items()
     ]
-    return answer(with_absent(visible, {"categories": listed}))
+    return answer(with_absent_sources(visible, {"categories": listed}))
 
 
 def _loadable(visible: VisibleCatalog, found: Mapping[str, Mapping[str, Tool]]) -> dict[str, dict[str, Tool]]:
@@ -83,8 +93,8 @@ def _description(visible: VisibleCatalog, category: str, tools: Mapping[str, Too
     """Return the profile's description, else a list of the contents: a source's own description is not reviewed."""
     if category in visible.profile.naming.categories:
         return visible.profile.naming.categories[category]
-    named = ", ".join([*tools][:_NAMED])
-    more = len(tools) - _NAMED
+    named = ", ".join([*tools][:_MAX_TOOLS_NAMED])
+    more = len(tools) - _MAX_TOOLS_NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
@@ -114,13 +124,13 @@ async def _load(visible: VisibleCatalog, arguments: Mapping[str, Any], context: 
 def _load_one(visible: VisibleCatalog, name: str) -> ToolResult:
     tool = visible.find(name)
     if tool is not None and tool.availability.missing:
-        raise unable(visible.labels.called(name, tool), tool)
+        raise cannot_run(visible.aliases.name_used(name, tool), tool)
     if tool is None or not visible.is_offered(tool):
         close = visible.catalog.nearest(name, allowed=visible.admitted)
         meant = f" Did you mean {', '.join(close)}?" if close else ""
         called = name[:200] if name.isprintable() else ascii(name[:200])
         raise ToolFailure("not_found", f"Unknown tool: {called}.{meant}")
-    shown = visible.labels.called(name, tool)
+    shown = visible.aliases.name_used(name, tool)
     if shown in growing_list.core_names(visible):
         raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
     growing_list.load(visible, {shown: tool})
@@ -128,7 +138,7 @@ def _load_one(visible: VisibleCatalog, name: str) -> ToolResult:
     return answer({"loaded": shown, "tools_added": [shown], "message": message, "single_tool": True})
 
 
-def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Verb:
+def _deprecated_rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Verb:
     """Return one of the four meta-tools of the former rules: it points to the replacement, and changes nothing."""
 
     async def run(visible: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
@@ -139,7 +149,7 @@ def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tup
 
     return Verb(
         description=f"{does} (deprecated: names what took the place of rules).",
-        input_schema=as_object(list(required), **dict.fromkeys((*required, *optional), _TEXT)),
+        input_schema=object_schema(list(required), **dict.fromkeys((*required, *optional), _TEXT_SCHEMA)),
         run=run,
     )
 
@@ -147,9 +157,11 @@ def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tup
 def _playbook_tools(visible: VisibleCatalog) -> list[dict[str, str]]:
     """Return the tools for playbooks, by name; none where no package brought any."""
     tools = [
-        tool for tool in visible.tools() if tool.category == _PLAYBOOKS and not visible.session.is_disabled(tool.name)
+        tool
+        for tool in visible.tools()
+        if tool.category == _PLAYBOOK_CATEGORY and not visible.session.is_disabled(tool.name)
     ]
-    names = sorted((visible.labels.name(tool), tool.summary) for tool in tools)
+    names = sorted((visible.aliases.name(tool), tool.summary) for tool in tools)
     return [{"name": name, "description": summary} for name, summary in names]
 
 
@@ -157,20 +169,20 @@ def _skills(visible: VisibleCatalog, query: str) -> list[dict[str, str]]:
     """Return the skills that fit `query`, best first; some of all for an empty query or one without a match."""
     skills = {tool.name: tool for tool in visible.tools() if tool.capability.type == "SKILL"}
     offered = {name: tool for name, tool in skills.items() if not visible.session.is_disabled(name)}
-    hits = visible.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []
-    found = [offered[hit.name] for hit in hits] or list(offered.values())[:_SKILLS]
-    return [{"name": visible.labels.name(tool), "description": tool.summary} for tool in found]
+    hits = visible.catalog.search(query, _MAX_SKILLS, allowed=offered.__contains__) if query and offered else []
+    found = [offered[hit.name] for hit in hits] or list(offered.values())[:_MAX_SKILLS]
+    return [{"name": visible.aliases.name(tool), "description": tool.summary} for tool in found]
 
 
 _VERBS: Final[Mapping[str, Verb]] = {
     "browse": Verb(
         description="List the categories of tools that can be loaded: name, description, number of tools.",
-        input_schema=as_object([]),
+        input_schema=object_schema([]),
         run=_browse,
     ),
     "load": Verb(
         description="Load the tools of a category that {browse} names, or one tool by its name; then call them.",
-        input_schema=as_object(
+        input_schema=object_schema(
             [],
             category={"type": "string", "description": "A category, from {browse}."},
             tool_name={"type": "string", "description": "One tool, instead of a category."},
@@ -178,10 +190,12 @@ _VERBS: Final[Mapping[str, Verb]] = {
         run=_load,
         loads=True,
     ),
-    "browse_rules": _rule("List rules", "there are none to list"),
-    "load_rule": _rule("Load the detail of a rule", "there is none to load", ("id",)),
-    "save_rule": _rule("Create or update a rule", "nothing was saved", (), ("id", "project_id", "type", "content")),
-    "delete_rule": _rule("Remove a rule", "nothing was removed", ("id",)),
+    "browse_rules": _deprecated_rule("List rules", "there are none to list"),
+    "load_rule": _deprecated_rule("Load the detail of a rule", "there is none to load", ("id",)),
+    "save_rule": _deprecated_rule(
+        "Create or update a rule", "nothing was saved", (), ("id", "project_id", "type", "content")
+    ),
+    "delete_rule": _deprecated_rule("Remove a rule", "nothing was removed", ("id",)),
 }
 
-STRATEGY = Strategy(view=tiered, whole=_whole, verbs=_VERBS, options=growing_list.OPTIONS)
+STRATEGY = Strategy(view=tiered, whole=_whole_view, verbs=_VERBS, options=growing_list.OPTIONS)

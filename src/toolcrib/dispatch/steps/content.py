@@ -22,7 +22,7 @@ from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES, KEEP_SUCCESSES
 from ...disclosure.meta_tools import SOURCE
 from ...disclosure.profiles import envelope_of
-from ...disclosure.renames import NO_NAMING, in_words
+from ...disclosure.renames import NO_NAMING, in_profile_words
 from ...jobs.tools import SOURCE as JOBS
 from ...jobs.tools import is_settled
 from ...policy.origin import Origin, origin_of_result
@@ -416,7 +416,7 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
     names = profile.naming.names
-    message, hint = in_words(error.message, names, called), in_words(error.hint, names, called)
+    message, hint = in_profile_words(error.message, names, called), in_profile_words(error.hint, names, called)
     tool = call.tool
     if tool is not None and _of_others(tool) and called and not call.route.verb:
         # The hint stays: it may quote a rule, by the catalog's name.
@@ -424,7 +424,7 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
-        {**block, "text": in_words(str(block["text"]), names, called).replace(error.message, message)}
+        {**block, "text": in_profile_words(str(block["text"]), names, called).replace(error.message, message)}
         if block.get("type") == "text"
         else block
         for block in result.content

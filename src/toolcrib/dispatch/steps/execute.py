@@ -48,7 +48,7 @@ from ...core.session import SessionState
 from ...core.taint import StoredTaint
 from ...core.tool import Tool
 from ...disclosure.base import Profile
-from ...disclosure.renames import in_words
+from ...disclosure.renames import in_profile_words
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
@@ -138,7 +138,7 @@ class InBackground:
         profile, look = self._profile_of(call.session), ""
         if not call.options.takes_task and LOOK in self._catalog_of(call.session):
             call.session.history.loaded.setdefault(LOOK)  # the model had nothing to ask for before
-            look = in_words(LOOK, profile.naming.names)
+            look = in_profile_words(LOOK, profile.naming.names)
         return self._envelope(call, _job_notice(call, id, threshold, profile.plugin_of(call.target), look))
 
 

@@ -1,11 +1,11 @@
-"""Resolution of the called tool: meta-tools, labels and aliases lead to the real one.
+"""Resolution of the called tool: meta-tools and aliases lead to the real one.
 
 A missing tool, or one out of scope, is refused here, before approval is requested, and the same through every way in. A
 name that may be a tool of a source that is still starting is resolved once that source has listed, within the call's
 time.
 
     "call_tool" {"name": "git__push", …}     a meta-tool: unwrapped to the call that it means
-    "push"                                   an alias or label of the profile: its arguments are translated, too
+    "push"                                   an alias of the profile: its arguments are translated, too
     "git__push"                              the tool's own name in the catalog
                  └──► Call.tool, Call.name = "git__push", Route.requested = the name at the way in
 
@@ -28,7 +28,7 @@ from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.similar import nearest
 from ...core.tool import Tool
-from ...disclosure.base import View, VisibleCatalog, unable
+from ...disclosure.base import View, VisibleCatalog, cannot_run
 from ...disclosure.meta_tools import SOURCE
 from ...disclosure.profiles import VERBS, strategy_of
 from ...disclosure.renames import Rename
@@ -158,10 +158,10 @@ class Resolve:
         read = strategy_of(around.visible.profile).read
         try:
             call = read(around.visible, call) if read is not None else call
-            label = around.visible.labels.real(call.name)
-            if label is not None and not label.is_bare:
-                call, label = _in_own_words(call, label, around)
-            tool = self._find(call, label.tool if label is not None else call.name, around, asked)
+            rename = around.visible.aliases.rename_of(call.name)
+            if rename is not None and not rename.is_bare:
+                call, rename = _in_own_words(call, rename, around)
+            tool = self._find(call, rename.tool if rename is not None else call.name, around, asked)
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.route.requested or (asked if asked != tool.name else "")
@@ -211,7 +211,7 @@ class Resolve:
         loaded = around.view().callable
         if loaded is None or tool.name in loaded:
             return
-        name = around.visible.labels.called(asked, tool)
+        name = around.visible.aliases.name_used(asked, tool)
         load = next(
             (shown for shown, (verb, _) in around.verbs.items() if verb in ("load", "schemas", "describe", "select")),
             "",
@@ -221,7 +221,7 @@ class Resolve:
 
     def _missing(self, call: Call, around: Surroundings) -> ToolFailure:
         catalog, session = around.visible.catalog, call.session
-        name = around.visible.labels.withheld(call.name)
+        name = around.visible.aliases.withheld_name(call.name)
         problem = catalog.withheld.get(name)
         # Scope first, here and in `_check_open`: a session learns nothing of tools that it may not have.
         if problem is not None and not session.includes(name):
@@ -234,7 +234,7 @@ class Resolve:
             return unavailable(down[0])
         verbs = [tool.name for tool in around.view().tools if tool.source == SOURCE]
         near = catalog.nearest(call.name, allowed=around.visible.admitted)
-        known = [_as_called(call.name, around.visible.labels.name(catalog.tools[name]), name) for name in near]
+        known = [_as_called(call.name, around.visible.aliases.name(catalog.tools[name]), name) for name in near]
         close = [*nearest(call.name, verbs, 1), *known][:3]
         search = around.visible.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
@@ -315,8 +315,8 @@ class _Names:
             return outcome
         around = self._surroundings(call.session)
         visible = around.visible
-        label = visible.labels.real(name)
-        is_plain = label is None or label.is_bare
+        rename = visible.aliases.rename_of(name)
+        is_plain = rename is None or rename.is_bare
         is_plain = is_plain and visible.profile.on_miss == "run" and strategy_of(visible.profile).read is None
         is_ours = name in around.verbs or _reader(name, around) is not None
         # What a strategy, the list or the arguments may give another meaning at the next call is not kept.
@@ -342,17 +342,17 @@ def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:
     return around.verbs.get(around.visible.profile.verbs.get("read", ""))
 
 
-def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call, Rename]:
+def _in_own_words(call: Call, rename: Rename, around: Surroundings) -> tuple[Call, Rename]:
     """Return the call with the arguments of the real tool, and the alias entry used.
 
-    Values that the label fixes override the caller's.
+    Values that the alias fixes override the caller's.
     """
     visible = around.visible
-    shown = visible.labels.shown(visible.catalog.tools[label.tool], call.name)
+    shown = visible.aliases.present(visible.catalog.tools[rename.tool], call.name)
     given, notes = repair(call.arguments, shown.input_schema, is_read=shown.kind == "read")
-    meant = label.chosen(given)
-    if label.instead:
-        shown = visible.labels.shown_as(meant, call.name)
+    meant = rename.choose(given)
+    if rename.instead:
+        shown = visible.aliases.present_as(meant, call.name)
         given = {name: value for name, value in given.items() if name not in meant.when}
     filled = context_values(visible.catalog.tools[meant.tool], call.session.defaults).keys()
     changes = {
@@ -369,9 +369,9 @@ def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
         raise _out_of_scope(call)
     if call.session.is_disabled(tool.name):
         where = "for this session" if tool.name in call.session.scope.disabled else "for every session"
-        raise ToolFailure("disabled", f"{around.visible.labels.name(tool)} is switched off {where}")
+        raise ToolFailure("disabled", f"{around.visible.aliases.name(tool)} is switched off {where}")
     if tool.availability.missing:
-        raise unable(around.visible.labels.name(tool), tool)
+        raise cannot_run(around.visible.aliases.name(tool), tool)
 
 
 def _runs_all(shown: str, around: Surroundings) -> bool:
@@ -395,13 +395,13 @@ def _is_skill(tool: Tool, visible: VisibleCatalog) -> ToolFailure:
         other for other in visible.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)
     ]
     fallback = visible.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
-    names = dict.fromkeys(visible.labels.name(other) for other in ([fallback] if fallback else []) + doing)
+    names = dict.fromkeys(visible.aliases.name(other) for other in ([fallback] if fallback else []) + doing)
     address = f"skill://{tool.local_name}/SKILL.md"  # the argument for `read_resource`
     where = address if tool.origin == "skill" else tool.capability.skill_path or address
     helpers = f"; {', '.join(list(names)[:5])} can do such work" if names else ""
     return ToolFailure(
         "not_loaded",
-        f"{visible.labels.name(tool)} is a skill, not a tool: instructions for work that tools do. {tool.summary}",
+        f"{visible.aliases.name(tool)} is a skill, not a tool: instructions for work that tools do. {tool.summary}",
         hint=f"read {where}, then follow it with the tools that you have{helpers}",
         details={"skill": tool.local_name, "path": where, "tools": list(names)[:5]},
     )

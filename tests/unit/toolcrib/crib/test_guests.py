@@ -118,9 +118,9 @@ async def test_a_gateway_started_with_the_profile_of_a_seed_has_the_tools_of_tha
     async with Toolcrib(settings, memory=True) as crib:
         there = {tool.name for tool in crib.catalog.tools.values() if tool.source == "builtin"}
         wanting = {name for source in crib.parts.inventory.sources.values() for name in getattr(source, "held", ())}
-        labels = crib.session(profile=profile).visible.labels
+        labels = crib.session(profile=profile).visible.aliases
         words = yaml.load((INVENTORIES / f"{profile}.yaml").read_text(), yaml.CSafeLoader)
-        own = {real.tool for word in words if (real := labels.real(word)) and real.tool in MINE}
+        own = {real.tool for word in words if (real := labels.rename_of(word)) and real.tool in MINE}
         assert own <= there | wanting
         assert [problem for problem in crib.problems if problem.source == "builtins"] == []
     assert 0 < len(there) < len(MINE)

@@ -153,8 +153,8 @@ async def test_sessions_of_two_instances_keep_their_labels_between_turns() -> No
         crib.add(look)
         await crib.tools.add_for("one", wipe)
         sessions = [crib.session(profile="gateway", instance=name) for name in ("", "one")]
-        first = [session.visible.labels for session in sessions]
-        assert [session.visible.labels is kept for session, kept in zip(sessions, first, strict=True)] == [True, True]
+        first = [session.visible.aliases for session in sessions]
+        assert [session.visible.aliases is kept for session, kept in zip(sessions, first, strict=True)] == [True, True]
 
 
 async def test_an_mcp_client_gets_the_structure_that_a_tool_promised_whatever_the_envelope() -> None:

@@ -8,7 +8,7 @@ from toolcrib.catalog.registry import Registry
 from toolcrib.core.session import Audience, Scope, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.disclosure import profiles
-from toolcrib.disclosure.aliases import Labels
+from toolcrib.disclosure.aliases import ToolAliases
 from toolcrib.disclosure.base import Profile, View, VisibleCatalog, estimate_tokens
 from toolcrib.errors import ConfigError
 from toolcrib.telemetry.tokens import definition_text, estimate, tokenizer
@@ -30,8 +30,8 @@ def shown(count: int, session: SessionState | None = None, **changes: object) ->
 
 
 def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
-    labels = Labels(filled.catalog, profile.naming)
-    visible = VisibleCatalog(profile=profile, catalog=filled.catalog, session=session, labels=labels)
+    aliases = ToolAliases(filled.catalog, profile.naming)
+    visible = VisibleCatalog(profile=profile, catalog=filled.catalog, session=session, aliases=aliases)
     return profiles.strategy_of(profile).view(visible)
 
 

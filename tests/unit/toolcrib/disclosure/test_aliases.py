@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.tool import Annotations, Guidance, Tool
 from toolcrib.disclosure import profiles
-from toolcrib.disclosure.aliases import Labels
+from toolcrib.disclosure.aliases import ToolAliases
 from toolcrib.errors import ConfigError, ToolFailure
 
 READS = Annotations(read_only=True, destructive=False)
@@ -51,31 +51,33 @@ TOOLS = (
 )
 
 
-def labels(names: dict[str, Any], *more: Tool, ours: tuple[str, ...] = ()) -> Labels:
+def aliases(names: dict[str, Any], *more: Tool, ours: tuple[str, ...] = ()) -> ToolAliases:
     profile = profiles.build({"name": "mine", "strategy": "flat", "names": names}, file="mine.yaml")
     registry = Registry()
     for source in dict.fromkeys(one.source for one in (*TOOLS, *more)):
         registry.declare(source, prefix=False)
         registry.put(source, [one for one in (*TOOLS, *more) if one.source == source])
-    return Labels(registry.catalog, replace(profile.naming, ours=frozenset(ours)))
+    return ToolAliases(registry.catalog, replace(profile.naming, ours=frozenset(ours)))
 
 
-def find(known: Labels, name: str) -> Tool:
+def find(known: ToolAliases, name: str) -> Tool:
     """Return the tool that stands behind a name as it is shown under it."""
-    label = known.real(name)
+    label = known.rename_of(name)
     assert label is not None
-    return next(face for one in TOOLS if one.name == label.tool for face in known.faces(one) if face.name == name)
+    return next(
+        face for one in TOOLS if one.name == label.tool for face in known.presentations(one) if face.name == name
+    )
 
 
 def test_a_tool_of_several_names_is_shown_under_each_with_what_that_name_fixes() -> None:
-    known = labels(
+    known = aliases(
         {
             "create_branch": {"tool": "branch", "args": {"branch_name": "name"}, "fixed": {"action": "create"}},
             "branches": {"tool": "branch", "fixed": {"action": "list"}, "description": "List branches."},
         }
     )
 
-    faces = known.faces(TOOLS[5])
+    faces = known.presentations(TOOLS[5])
 
     assert [(face.name, face.description, [*face.input_schema["properties"]]) for face in faces] == [
         ("create_branch", "branch it. More.", ["branch_name"]),
@@ -85,14 +87,14 @@ def test_a_tool_of_several_names_is_shown_under_each_with_what_that_name_fixes()
 
 
 def test_the_name_that_a_tool_has_itself_comes_first() -> None:
-    known = labels({"seek": {"tool": "find"}, "find": {"tool": "find", "defaults": {"any_case": True}}})
+    known = aliases({"seek": {"tool": "find"}, "find": {"tool": "find", "defaults": {"any_case": True}}})
 
     assert (known.name(TOOLS[0]), known.names(TOOLS[0])) == ("find", ("seek", "find"))
 
 
 def test_a_flag_that_says_the_opposite_is_turned_round_both_ways() -> None:
-    known = labels({"seek": {"tool": "find", "args": {"exact": "not any_case"}}})
-    shown, label = find(known, "seek"), known.real("seek")
+    known = aliases({"seek": {"tool": "find", "args": {"exact": "not any_case"}}})
+    shown, label = find(known, "seek"), known.rename_of("seek")
     assert label is not None
 
     assert shown.input_schema["properties"]["exact"] == {
@@ -105,8 +107,8 @@ def test_a_flag_that_says_the_opposite_is_turned_round_both_ways() -> None:
 
 
 def test_a_number_above_that_of_the_name_counts_as_that_and_the_caller_hears_of_it() -> None:
-    known = labels({"glance": {"tool": "look", "args": {"far": "depth"}, "at_most": {"depth": 3}}})
-    shown, label = find(known, "glance"), known.real("glance")
+    known = aliases({"glance": {"tool": "look", "args": {"far": "depth"}, "at_most": {"depth": 3}}})
+    shown, label = find(known, "glance"), known.rename_of("glance")
     assert label is not None
 
     assert [label.arguments({"pattern": "x", "far": far})["depth"] for far in (2, 4)] == [2, 3]
@@ -116,8 +118,8 @@ def test_a_number_above_that_of_the_name_counts_as_that_and_the_caller_hears_of_
 
 def test_members_of_the_objects_in_a_list_have_names_and_values_of_their_own() -> None:
     args = {"edits.file": "edits.path", "edits.from": "edits.path", "edits.action": "edits.do"}
-    known = labels({"multi": {"tool": "edit_all", "args": args, "values": {"edits.do": {"delete": "remove"}}}})
-    shown, label = find(known, "multi"), known.real("multi")
+    known = aliases({"multi": {"tool": "edit_all", "args": args, "values": {"edits.do": {"delete": "remove"}}}})
+    shown, label = find(known, "multi"), known.rename_of("multi")
     assert label is not None
     items = shown.input_schema["properties"]["edits"]["items"]
 
@@ -131,7 +133,7 @@ def test_members_of_the_objects_in_a_list_have_names_and_values_of_their_own() -
 
 
 def test_two_names_of_one_argument_may_say_the_same_and_nothing_else() -> None:
-    label = labels({"seek": {"tool": "find", "args": {"query": "pattern", "pattern": "pattern"}}}).real("seek")
+    label = aliases({"seek": {"tool": "find", "args": {"query": "pattern", "pattern": "pattern"}}}).rename_of("seek")
     assert label is not None
 
     assert label.arguments({"query": "x", "pattern": "x"}) == {"pattern": "x"}
@@ -141,8 +143,8 @@ def test_two_names_of_one_argument_may_say_the_same_and_nothing_else() -> None:
 
 def test_the_value_of_an_argument_chooses_between_tools() -> None:
     other = {"when": {"mode": "look"}, "tool": "look", "args": {"levels": "depth"}}
-    known = labels({"search": {"tool": "find", "when": {"mode": "find"}, "instead": [other]}})
-    shown, label = find(known, "search"), known.real("search")
+    known = aliases({"search": {"tool": "find", "when": {"mode": "find"}, "instead": [other]}})
+    shown, label = find(known, "search"), known.rename_of("search")
     assert label is not None
 
     assert shown.input_schema["properties"]["mode"] == {
@@ -151,18 +153,18 @@ def test_the_value_of_an_argument_chooses_between_tools() -> None:
         "description": "find: find it. look: look it.",
     }
     assert {"pattern", "any_case", "levels"} < shown.input_schema["properties"].keys()
-    assert [label.chosen(given).tool for given in ({}, {"mode": "find"}, {"mode": "look"})] == ["find", "find", "look"]
-    assert label.chosen({"mode": "look"}).arguments({"mode": "look", "pattern": "x", "levels": 2}) == {
+    assert [label.choose(given).tool for given in ({}, {"mode": "find"}, {"mode": "look"})] == ["find", "find", "look"]
+    assert label.choose({"mode": "look"}).arguments({"mode": "look", "pattern": "x", "levels": 2}) == {
         "pattern": "x",
         "depth": 2,
     }
-    assert known.behind("search", TOOLS[0]) == ("find", "look")
+    assert known.tools_meant("search", TOOLS[0]) == ("find", "look")
 
 
 def test_an_argument_that_is_there_chooses_and_what_only_some_need_is_not_required() -> None:
     other = {"given": "new_content", "tool": "write", "args": {"new_content": "content"}}
-    known = labels({"update": {"tool": "change", "instead": [other]}})
-    shown, label = find(known, "update"), known.real("update")
+    known = aliases({"update": {"tool": "change", "instead": [other]}})
+    shown, label = find(known, "update"), known.rename_of("update")
     assert label is not None
 
     assert ([*shown.input_schema["properties"]], shown.input_schema["required"]) == (
@@ -170,16 +172,16 @@ def test_an_argument_that_is_there_chooses_and_what_only_some_need_is_not_requir
         ["path"],
     )
     assert shown.kind == "destructive"
-    assert label.chosen({"path": "a", "new_content": ""}).tool == "write"
+    assert label.choose({"path": "a", "new_content": ""}).tool == "write"
 
 
 def test_where_one_of_the_tools_of_a_name_is_missing_the_others_are_left() -> None:
     gone = {"given": "x", "tool": "gone"}
     first = {"tool": "gone", "instead": [{"given": "x", "tool": "find"}]}
-    known = labels({"some": {"tool": "find", "instead": [gone]}, "other": first, "none": {"tool": "gone"}})
+    known = aliases({"some": {"tool": "find", "instead": [gone]}, "other": first, "none": {"tool": "gone"}})
 
     assert [
-        None if (label := known.real(name)) is None else [one.tool for one in label.all]
+        None if (label := known.rename_of(name)) is None else [one.tool for one in label.all]
         for name in ("some", "other", "none")
     ] == [
         ["find"],
@@ -189,8 +191,8 @@ def test_where_one_of_the_tools_of_a_name_is_missing_the_others_are_left() -> No
 
 
 def test_an_argument_without_effect_is_taken_and_said_to_have_none() -> None:
-    known = labels({"seek": {"tool": "find", "unused": {"project": "there is only one"}}})
-    shown, label = find(known, "seek"), known.real("seek")
+    known = aliases({"seek": {"tool": "find", "unused": {"project": "there is only one"}}})
+    shown, label = find(known, "seek"), known.rename_of("seek")
     assert label is not None
 
     assert shown.input_schema["properties"]["project"] == {
@@ -204,17 +206,17 @@ def test_an_argument_without_effect_is_taken_and_said_to_have_none() -> None:
 
 def test_a_name_that_somebody_elses_tool_has_is_theirs() -> None:
     theirs = tool("seek", FIND, source="theirs")
-    known = labels({"seek": {"tool": "find"}}, theirs)
+    known = aliases({"seek": {"tool": "find"}}, theirs)
 
-    assert (known.real("seek"), known.name(theirs), known.name(TOOLS[0])) == (None, "seek", "find")
+    assert (known.rename_of("seek"), known.name(theirs), known.name(TOOLS[0])) == (None, "seek", "find")
 
 
 def test_a_name_of_a_profile_that_comes_with_us_means_no_tool_of_somebody_else() -> None:
     theirs = tool("theirs", FIND, source="theirs")
     names = {"seek": {"tool": "theirs"}, "search": {"tool": "find"}}
 
-    ours = labels(names, theirs, ours=("seek", "search"))
-    own = labels(names, theirs)
+    ours = aliases(names, theirs, ours=("seek", "search"))
+    own = aliases(names, theirs)
 
     assert [(known.name(theirs), known.name(TOOLS[0])) for known in (ours, own)] == [
         ("theirs", "search"),
@@ -236,6 +238,6 @@ def test_a_name_of_a_profile_that_comes_with_us_means_no_tool_of_somebody_else()
 )
 def test_an_entry_that_means_nothing_is_refused_with_its_place(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        labels({"x": entry})
+        aliases({"x": entry})
 
     assert said in str(caught.value)
