@@ -23,10 +23,10 @@ from toolcrib_agent.events import (
     Compacted,
     Concluding,
     Finished,
-    SubAgentEvent,
     Outcome,
     Requesting,
     Retrying,
+    SubAgentEvent,
     TextDelta,
     ThinkingDelta,
 )
