@@ -25,7 +25,7 @@ async def main() -> None:
         agent = Agent(ScriptedModel(*[script] * 5), session, sub_agents=True)
         outcome = await agent.run("How often is parse_config called?")
         print(outcome.text)
-        await agent.sub_agents.settled()  # a program may wait; a model goes on
+        await agent.sub_agents.wait_idle()  # a program may wait; a model goes on
         outcome = await agent.run("And now?", history=outcome.history)
         print(outcome.text)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolcrib.core.extras import needs_extra
 
-_HOMES = {
+_MODULE_OF_NAME = {
     "Agent": "agent",
     "AgentLimits": "limits",
     "Outcome": "events",
@@ -25,15 +25,15 @@ _HOMES = {
     "model_of": "models",
 }
 
-__all__ = list(_HOMES)
+__all__ = list(_MODULE_OF_NAME)
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from where it lives."""
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'toolcrib_agent' has no attribute {name!r}")
     with needs_extra("agent"):
-        value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        value = getattr(import_module(f".{_MODULE_OF_NAME[name]}", __name__), name)
     globals()[name] = value
     return value
 

@@ -30,11 +30,11 @@ from toolcrib import InteractionOptions, Session, Tool
 from toolcrib.errors import UsageError
 
 from .agent_setup import AgentSetup, add_agent_tools, prompt_of
-from .events import AgentEvent, Finished, Outcome, Tell, discard
+from .events import AgentEvent, EventListener, Finished, Outcome, discard
 from .limits import AgentLimits, UsageLimits, limits_for
 from .loop import Prompt, Run
 from .models import model_of
-from .prompts import Facts, project_of
+from .prompts import PromptFacts, project_of
 from .session_agent import begin_task, start_run
 from .sub_agents.registry import SubAgents, registry_of
 from .sub_agents.tools import SubAgentTools
@@ -55,7 +55,7 @@ class Agent:
         model: Model | str,
         session: Session,
         *,
-        instructions: str | Facts = "",
+        instructions: str | PromptFacts = "",
         limits: AgentLimits | None = None,
         settings: ModelSettings | None = None,
         local: Model | str | None = None,
@@ -64,9 +64,9 @@ class Agent:
         """`model` is one of Pydantic AI's, or its name (see `models.model_of`).
 
         `instructions` say who the agent is and what it is for; the rest of the prompt is made from the session
-        (`prompts.compose`), and `Facts` replaces that rest too. `settings` go to the model's API with every request
-        (`max_tokens`, `thinking` …). `local` is a model that costs nothing: where `model` does, tasks that only read
-        can be delegated to it. Without `limits` the session's profile sets those of sub-agents.
+        (`prompts.compose`), and `PromptFacts` replaces that rest too. `settings` go to the model's API with every
+        request (`max_tokens`, `thinking` …). `local` is a model that costs nothing: where `model` does, tasks that only
+        read can be delegated to it. Without `limits` the session's profile sets those of sub-agents.
 
         `sub_agents` gives the agent the tools that manage sub-agents in the background; by default it has them where
         the crib has its built-in tools. Raises `UsageError` for a model that cannot be had.
@@ -74,9 +74,9 @@ class Agent:
         self.model = model_of(model)
         self.session = session
         self.limits = limits if limits is not None else limits_for(session.visible.profile.session.agents)
-        self._manages = sub_agents
-        self._facts = instructions if isinstance(instructions, Facts) else Facts(instructions=instructions)
-        self._says_all = isinstance(instructions, Facts)
+        self._manages_sub_agents = sub_agents
+        self._facts = instructions if isinstance(instructions, PromptFacts) else PromptFacts(instructions=instructions)
+        self._has_own_facts = isinstance(instructions, PromptFacts)
         self._settings: ModelSettings = settings if settings is not None else {}
         self._local = model_of(local) if local is not None else None
         self._is_ready = False
@@ -87,7 +87,7 @@ class Agent:
         """True if `cancel` was called since the run began, perhaps before there was a task to cancel."""
 
     @property
-    def last(self) -> Outcome | None:
+    def last_outcome(self) -> Outcome | None:
         """Outcome of the newest run, also of one whose caller was cancelled; None before the first run has ended."""
         return self._run.outcome if self._run is not None else None
 
@@ -105,11 +105,11 @@ class Agent:
         if not self._is_ready:
             builtins = self.session.parts.settings.sources.builtins
             await self._mount(AgentTools(without=frozenset({ASK}) if builtins else frozenset()))
-            if self._manages or (self._manages is None and builtins):
-                chosen = frozenset(builtins) if isinstance(builtins, tuple) and not self._manages else None
+            if self._manages_sub_agents or (self._manages_sub_agents is None and builtins):
+                chosen = frozenset(builtins) if isinstance(builtins, tuple) and not self._manages_sub_agents else None
                 await self._mount(SubAgentTools(only=chosen))
             self._is_ready = True
-        add_agent_tools(self._setup(self._facts))
+        add_agent_tools(self._make_setup(self._facts))
 
     async def _mount(self, source: AgentTools | SubAgentTools) -> None:
         try:
@@ -124,39 +124,39 @@ class Agent:
         prompt: Prompt,
         *,
         history: Iterable[ModelMessage] = (),
-        tell: Tell | None = None,
+        on_event: EventListener | None = None,
         **options: Unpack[InteractionOptions],
     ) -> Outcome:
         """Work on `prompt` until there is an answer; `options` are those of an interaction (`Session.begin`).
 
-        `history` is what earlier runs returned; it is made valid where it is not. `tell` gets every event as it
+        `history` is what earlier runs returned; it is made valid where it is not. `on_event` gets every event as it
         happens. Failures of models and tools are in the outcome. Raises `UsageError` for an option that
-        does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last`.
+        does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last_outcome`.
         """
-        self._enter()
-        return await self._go(prompt, history, tell or discard, options)
+        self._reserve_run()
+        return await self._run_prompt(prompt, history, on_event or discard, options)
 
-    def _enter(self) -> None:
+    def _reserve_run(self) -> None:
         if self._is_running:
             raise UsageError("this agent works already: one run at a time, or make another agent in another session")
         self._is_running, self._is_cancelled = True, False
 
-    async def _go(
-        self, prompt: Prompt, history: Iterable[ModelMessage], tell: Tell, options: InteractionOptions
+    async def _run_prompt(
+        self, prompt: Prompt, history: Iterable[ModelMessage], on_event: EventListener, options: InteractionOptions
     ) -> Outcome:
-        def heard(event: AgentEvent) -> None:
+        def notify(event: AgentEvent) -> None:
             try:
-                tell(event)
+                on_event(event)
             except Exception:  # a screen that breaks must not end the work
                 _logger.exception("a listener broke on %s", type(event).__name__)
 
         try:
             await self.ready()
             history = tuple(history)
-            setup, usage = self._setup(await self._current_facts()), UsageLimits(self.limits)
+            setup, usage = self._make_setup(await self._current_facts()), UsageLimits(self.limits)
             self._analysis = scope = anyio.CancelScope()
-            await begin_task(setup, usage, prompt, history, options, heard, scope=scope)
-            return await start_run(setup, usage, prompt, history, heard, self._begin)
+            await begin_task(setup, usage, prompt, history, options, notify, scope=scope)
+            return await start_run(setup, usage, prompt, history, notify, self._on_run_started)
         finally:
             self._is_running = False
 
@@ -173,7 +173,9 @@ class Agent:
         Leaving the block early ends the run, and `outcome` is there all the same.
         """
         messages = tuple(history)
-        return Stream(self._enter, lambda tell: self._go(prompt, messages, tell, options), self.cancel)
+        return Stream(
+            self._reserve_run, lambda on_event: self._run_prompt(prompt, messages, on_event, options), self.cancel
+        )
 
     def cancel(self) -> None:
         """End the run that goes on, if one does: `run` returns, the history is valid, `stopped` is `cancelled`."""
@@ -183,25 +185,29 @@ class Agent:
         if self._is_running and self._run is not None and self._run.outcome is None:
             self._run.cancel()
 
-    async def compact(self, history: Iterable[ModelMessage], *, tell: Tell | None = None) -> tuple[ModelMessage, ...]:
+    async def compact(
+        self, history: Iterable[ModelMessage], *, on_event: EventListener | None = None
+    ) -> tuple[ModelMessage, ...]:
         """Return `history` with its older part summarised by the model; the same if there is nothing to take away.
 
-        Runs do so by themselves when the context window fills (`limits.compact_at`). `tell` hears a `Compacted`.
+        Runs do so by themselves when the context window fills (`limits.compact_at`). `on_event` hears a `Compacted`.
         """
         async with self.model:
-            return await Run(self._setup(self._facts), UsageLimits(self.limits), tell or discard).compact(history)
+            return await Run(self._make_setup(self._facts), UsageLimits(self.limits), on_event or discard).compact(
+                history
+            )
 
     async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return the model's view now, beside the conversation: the prompt, and the tools in their order."""
         await self.ready()
-        return prompt_of(self._setup(await self._current_facts())), self.session.tools
+        return prompt_of(self._make_setup(await self._current_facts())), self.session.tools
 
-    def _begin(self, run: Run) -> None:
+    def _on_run_started(self, run: Run) -> None:
         self._run = run
         if self._is_cancelled:
             run.cancel()
 
-    def _setup(self, facts: Facts) -> AgentSetup:
+    def _make_setup(self, facts: PromptFacts) -> AgentSetup:
         return AgentSetup(
             model=self.model,
             session=self.session,
@@ -211,9 +217,9 @@ class Agent:
             local=self._local,
         )
 
-    async def _current_facts(self) -> Facts:
+    async def _current_facts(self) -> PromptFacts:
         """Return the facts for the prompt: as configured, else with the current project and date."""
-        if self._says_all:
+        if self._has_own_facts:
             return self._facts
         return replace(self._facts, project=await project_of(self.session), today=date.today())
 
@@ -225,11 +231,14 @@ class Stream:
     """
 
     def __init__(
-        self, enter: Callable[[], None], go: Callable[[Tell], Awaitable[Outcome]], cancel: Callable[[], None]
+        self,
+        reserve_run: Callable[[], None],
+        run_prompt: Callable[[EventListener], Awaitable[Outcome]],
+        cancel: Callable[[], None],
     ) -> None:
         """Made by `Agent.stream`."""
-        self._enter = enter
-        self._go = go
+        self._reserve_run = reserve_run
+        self._run_prompt = run_prompt
         self._cancel = cancel
         self._tasks: TaskGroup = anyio.create_task_group()
         self._send, self._receive = anyio.create_memory_object_stream[AgentEvent](math.inf)
@@ -252,10 +261,10 @@ class Stream:
 
     async def __aenter__(self) -> Self:
         """Begin the run. Raises `UsageError` while another run of the agent goes on."""
-        self._enter()
+        self._reserve_run()
         self._is_entered = True
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._work)
+        self._tasks.start_soon(self._run_to_end)
         return self
 
     async def __aexit__(
@@ -267,12 +276,12 @@ class Stream:
         is_cancelled = kind is not None and issubclass(kind, anyio.get_cancelled_exc_class())
         try:
             # What the block raises is its own, and goes on as it is; the group would wrap it.
-            left = await self._tasks.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
+            is_suppressed = await self._tasks.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
         finally:
             self._receive.close()
         if kind is None and self._error is not None:
             raise self._error
-        return left if is_cancelled else None
+        return is_suppressed if is_cancelled else None
 
     def __aiter__(self) -> Self:
         """Return itself. Raises `UsageError` outside of `async with`, where no event would ever come."""
@@ -291,14 +300,14 @@ class Stream:
                 raise self._error from None
             raise StopAsyncIteration from None
 
-    async def _work(self) -> None:
+    async def _run_to_end(self) -> None:
         with self._send:
             try:
-                await self._go(self._hear)
+                await self._run_prompt(self._on_event)
             except UsageError as error:
                 self._error = error
 
-    def _hear(self, event: AgentEvent) -> None:
+    def _on_event(self, event: AgentEvent) -> None:
         if isinstance(event, Finished):
             self._result = event.outcome
         self._send.send_nowait(event)

@@ -11,10 +11,10 @@ from toolcrib import Session
 
 from .limits import AgentLimits
 from .models import is_paid
-from .prompts import Facts, compose, text_of
+from .prompts import PromptFacts, compose, text_of
 from .questions import asks_user
 from .sub_agents.registry import PARENT
-from .tools import ASK, DELEGATE, NEEDS, SHARE, SPAWN
+from .tools import ASK, DELEGATE, REQUIREMENTS, SHARE, SPAWN
 
 
 class AgentSetup(Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class AgentSetup(Struct, frozen=True, kw_only=True):
 
     model: Model
     session: Session
-    facts: Facts
+    facts: PromptFacts
     limits: AgentLimits = field(default_factory=AgentLimits)
     settings: ModelSettings = field(default_factory=lambda: ModelSettings())
     local: Model | None = None
@@ -46,8 +46,8 @@ def add_agent_tools(setup: AgentSetup) -> None:
         ASK: asks_user(setup.session),
         SHARE: PARENT in state.runtime,
     }
-    state.scope.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
-    state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
+    state.scope.provided |= {REQUIREMENTS[name] for name, is_there in has.items() if is_there}
+    state.scope.provided -= {REQUIREMENTS[name] for name, is_there in has.items() if not is_there}
 
 
 def prompt_of(setup: AgentSetup) -> str:

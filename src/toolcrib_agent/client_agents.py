@@ -32,14 +32,16 @@ _INSTRUCTIONS: Final = "You work for a client of a tool server."
 
 
 def open_client_agents(
-    parts: SessionParts, words: frozenset[str] | None, *, model: Model | None = None
+    parts: SessionParts, chosen: frozenset[str] | None, *, model: Model | None = None
 ) -> Sequence[Source]:
-    """Return the sources of the tools, chosen by `words`; `model` is used instead of that of the configuration."""
+    """Return the sources of the tools, chosen by `chosen`; `model` is used instead of that of the configuration."""
     agents = _ClientAgents(parts, model)
     parts.calls.enrich(agents.add_events)
-    spawns = words is None or not words.isdisjoint({SPAWN, CATEGORY})
-    left_out = frozenset({ASK, DELEGATE} if spawns else {ASK, DELEGATE, SPAWN})
-    return AgentTools(without=left_out, served=agents.runner), SubAgentTools(only=words, served=agents.runner)
+    spawns = chosen is None or not chosen.isdisjoint({SPAWN, CATEGORY})
+    without = frozenset({ASK, DELEGATE} if spawns else {ASK, DELEGATE, SPAWN})
+    return AgentTools(without=without, runner_factory=agents.runner), SubAgentTools(
+        only=chosen, runner_factory=agents.runner
+    )
 
 
 class _ClientAgents:
@@ -57,14 +59,14 @@ class _ClientAgents:
             raise ToolFailure("unavailable", "the session of this call has ended")
         session = Session(self._parts, state)
         await registry_of(session).restore(context.records(RECORDS))
-        model = await self._loaded()
+        model = await self._get_model()
         # Loaded by now, in a thread: Pydantic AI takes a second.
         from .agent_setup import AgentSetup
         from .limits import UsageLimits, limits_for
-        from .prompts import Facts, project_of
+        from .prompts import PromptFacts, project_of
         from .session_agent import SessionSubAgents
 
-        facts = Facts(instructions=_INSTRUCTIONS, project=await project_of(session), today=date.today())
+        facts = PromptFacts(instructions=_INSTRUCTIONS, project=await project_of(session), today=date.today())
         limits = limits_for(session.visible.profile.session.agents)
         setup = AgentSetup(model=model, session=session, facts=facts, limits=limits)
         return SessionSubAgents(setup, UsageLimits(limits), discard)
@@ -77,18 +79,18 @@ class _ClientAgents:
         texts = registry.take_events()
         return replace(result, content=(*result.content, *({"type": "text", "text": text} for text in texts)))
 
-    async def _loaded(self) -> Model:
+    async def _get_model(self) -> Model:
         async with self._loading:
             if self._model is None:
                 named = await configured_model(self._parts.settings)
                 try:
-                    self._model = await to_thread.run_sync(_load, named)
+                    self._model = await to_thread.run_sync(_load_model, named)
                 except (ImportError, UsageError) as error:
                     raise ToolFailure("unavailable", f"the model cannot be used: {error}") from error
             return self._model
 
 
-def _load(named: str) -> Model:
+def _load_model(named: str) -> Model:
     from .models import model_of
     from .session_agent import SessionSubAgents
 

@@ -29,18 +29,18 @@ __all__ = [
     "Clarifying",
     "Compacted",
     "Concluding",
+    "EventListener",
     "Finished",
     "Message",
-    "OfAgent",
     "Outcome",
     "Requesting",
     "Retrying",
     "Selected",
     "Stopped",
-    "Tell",
+    "SubAgentEvent",
     "TextDelta",
     "ThinkingDelta",
-    "Used",
+    "UsageReport",
     "discard",
 ]
 
@@ -134,7 +134,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
     """True if pieces of this request were already streamed: discard them."""
 
 
-class Used(Struct, frozen=True, kw_only=True):
+class UsageReport(Struct, frozen=True, kw_only=True):
     """A request ended, and what it used."""
 
     request: Usage
@@ -223,7 +223,7 @@ class Concluding(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class OfAgent(Struct, frozen=True, kw_only=True):
+class SubAgentEvent(Struct, frozen=True, kw_only=True):
     """Event of a sub-agent."""
 
     id: str
@@ -249,7 +249,7 @@ AgentEvent = (
     | TextDelta
     | ThinkingDelta
     | Retrying
-    | Used
+    | UsageReport
     | CallBegun
     | CallProgress
     | Asked
@@ -259,11 +259,11 @@ AgentEvent = (
     | CallEnded
     | Compacted
     | Concluding
-    | OfAgent
+    | SubAgentEvent
     | Finished
 )
 
-Tell = Callable[[AgentEvent], None]
+EventListener = Callable[[AgentEvent], None]
 """Receiver of events, as they happen. Called on the event loop; it must not block."""
 
 

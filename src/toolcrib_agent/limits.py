@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from toolcrib.errors import UsageError
 
-_OF_PROFILE: Final[Mapping[str, str]] = {
+_LIMIT_OF_PROFILE_KEY: Final[Mapping[str, str]] = {
     "depth": "depth",
     "max_turns": "spawned_turns",
     "requests": "spawned_requests",
@@ -48,11 +48,11 @@ class AgentLimits(Struct, frozen=True, kw_only=True):
     """Retries of a request after a transient failure: a rate limit, a 5xx, a lost connection."""
     backoff: float = 1.0
     """Seconds before the first repetition, doubled for each further one; a model API that says how long is believed."""
-    longest_wait: float = 60.0
+    max_wait_seconds: float = 60.0
     """Seconds; an API that wants a longer wait than this has failed."""
-    blanks: int = 2
+    blank_answers: int = 2
     """Consecutive blank answers after which the model is not asked again."""
-    fruitless: int = 5
+    fruitless_rounds: int = 5
     """Rounds in a row without one call that could run (unknown tools, bad arguments), after which it must answer."""
     context: int | None = None
     """Tokens of the model's context window; None takes what is known of the model, else 128,000."""
@@ -88,7 +88,7 @@ class AgentLimits(Struct, frozen=True, kw_only=True):
 
 def limits_for(agents: Mapping[str, int]) -> AgentLimits:
     """Return the limits that a profile's key `agents` sets; the others are the defaults."""
-    return AgentLimits(**{_OF_PROFILE[key]: value for key, value in agents.items()})
+    return AgentLimits(**{_LIMIT_OF_PROFILE_KEY[key]: value for key, value in agents.items()})
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -127,17 +127,17 @@ class UsageLimits:
         """Begin now; `parent` is the run that this one works for."""
         self._limits = limits
         self._parent = parent
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         self.used = Usage()
 
-    def pay(self, usage: Usage) -> None:
-        """Count `usage`, here and in all that this one works for. Nothing is refused: `lacks` says it afterwards."""
+    def charge(self, usage: Usage) -> None:
+        """Count `usage`, also against the limits of all parents. Nothing is refused; see `exhausted_limit`."""
         self.used += usage
         if self._parent is not None:
-            self._parent.pay(usage)
+            self._parent.charge(usage)
 
     @property
-    def lacks(self) -> str:
+    def exhausted_limit(self) -> str:
         """Limit that is used up, in words for the model; empty while another request can be made."""
         limits, used = self._limits, self.used
         if limits.requests is not None and used.requests >= limits.requests:
@@ -146,7 +146,7 @@ class UsageLimits:
             return f"{used.tokens:,} tokens were used, {limits.tokens:,} may be"
         if self.seconds_left <= 0:
             return f"the {limits.seconds or 0:g} seconds that it may take are over"
-        return self._parent.lacks if self._parent is not None else ""
+        return self._parent.exhausted_limit if self._parent is not None else ""
 
     @property
     def requests_left(self) -> float:
@@ -163,5 +163,5 @@ class UsageLimits:
     @property
     def seconds_left(self) -> float:
         """Seconds left, negative after the deadline."""
-        own = math.inf if self._limits.seconds is None else self._limits.seconds - (time.monotonic() - self._begun)
+        own = math.inf if self._limits.seconds is None else self._limits.seconds - (time.monotonic() - self._started_at)
         return own if self._parent is None else min(own, self._parent.seconds_left)

@@ -30,29 +30,29 @@ INTERRUPTED: Final = "This call was interrupted: no result came back. It may hav
 """Substitute for the result of a call that was cancelled, or whose process ended."""
 
 
-def valid(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+def make_valid(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Return the messages as every API takes them; those that are valid already stay the same objects.
 
     A call without a return gets one that says so, a return without a call and an empty message are left out.
     """
     result: list[ModelMessage] = []
     open_calls: dict[str, ToolCallPart] = {}
-    for message in merged(messages):
+    for message in merge_adjacent(messages):
         if isinstance(message, ModelResponse):
             if result and message.parts:
-                result.append(_without_twins(message))
+                result.append(_without_duplicate_calls(message))
                 open_calls = {call.tool_call_id: call for call in calls_of(message)}
             continue
-        request = _answering(message, open_calls)
+        request = _with_returns(message, open_calls)
         open_calls = {}
         if request.parts:
             result.append(request)
     if open_calls:
-        result.append(_answering(ModelRequest(parts=[]), open_calls))
-    return merged(result)
+        result.append(_with_returns(ModelRequest(parts=[]), open_calls))
+    return merge_adjacent(result)
 
 
-def merged(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+def merge_adjacent(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Return the messages with requests that follow one another made one, tool returns first; responses likewise."""
     result: list[ModelMessage] = []
     for message in messages:
@@ -67,17 +67,17 @@ def merged(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     return result
 
 
-def _answering(request: ModelRequest, calls: dict[str, ToolCallPart]) -> ModelRequest:
+def _with_returns(request: ModelRequest, calls: dict[str, ToolCallPart]) -> ModelRequest:
     """Return the request with one return for each of the calls before it, in their order, and no other return."""
-    given = {str(getattr(part, "tool_call_id", "")): part for part in request.parts if _is_return(part)}
+    returned = {str(getattr(part, "tool_call_id", "")): part for part in request.parts if _is_return(part)}
     others = [part for part in request.parts if not _is_return(part)]
-    returns = [given.get(id) or _missing(call) for id, call in calls.items()]
+    returns = [returned.get(id) or _interrupted_return(call) for id, call in calls.items()]
     parts = [*returns, *others]
     is_same = len(parts) == len(request.parts) and all(map(operator.is_, parts, request.parts))
     return request if is_same else replace(request, parts=parts)
 
 
-def _without_twins(response: ModelResponse) -> ModelResponse:
+def _without_duplicate_calls(response: ModelResponse) -> ModelResponse:
     """Return the response with one call of each id."""
     calls = calls_of(response)
     first = {call.tool_call_id: id(call) for call in reversed(calls)}
@@ -89,7 +89,7 @@ def _without_twins(response: ModelResponse) -> ModelResponse:
     return replace(response, parts=kept)
 
 
-def _missing(call: ToolCallPart) -> ToolReturnPart:
+def _interrupted_return(call: ToolCallPart) -> ToolReturnPart:
     return ToolReturnPart(
         tool_name=call.tool_name, content=INTERRUPTED, tool_call_id=call.tool_call_id, outcome="interrupted"
     )
@@ -129,7 +129,7 @@ def dump(messages: Sequence[ModelMessage]) -> bytes:
 def load(text: str | bytes) -> tuple[ModelMessage, ...]:
     """Return the history that `dump` wrote, made valid. Raises `UsageError` for invalid JSON."""
     try:
-        return tuple(valid(ModelMessagesTypeAdapter.validate_json(text)))
+        return tuple(make_valid(ModelMessagesTypeAdapter.validate_json(text)))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the text"

@@ -45,22 +45,22 @@ from toolcrib.errors import UsageError
 from toolcrib.plugin import clip, nearest
 
 from .compaction import tokens_of
-from .events import Retrying, Tell, TextDelta, ThinkingDelta
+from .events import EventListener, Retrying, TextDelta, ThinkingDelta
 from .limits import AgentLimits, Usage, UsageLimits
-from .messages import calls_of, merged
+from .messages import calls_of, merge_adjacent
 
 LOCAL: Final = "local"
 """The provider of any server with OpenAI's chat API."""
 OLLAMA: Final = "http://127.0.0.1:11434/v1"
 """Default address of Ollama."""
-_FREE: Final = frozenset({"function", "local", "test"})
+_FREE_SYSTEMS: Final = frozenset({"function", "local", "test"})
 """Systems that cost nothing wherever they are: Pydantic AI's doubles, and a server of one's own."""
-_VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
-_GROUP: Final = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
+_VARIABLE_PATTERN: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
+_EXTRA_PATTERN: Final = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 _logger = logging.getLogger(__name__)
 
-_PASSING: Final = (
+_TRANSIENT_ERRORS: Final = (
     ModelRateLimitError,
     ModelUnavailableError,
     ModelServerError,
@@ -69,68 +69,68 @@ _PASSING: Final = (
     UnexpectedModelBehavior,
 )
 """Errors after which the same request may succeed; UnexpectedModelBehavior is a stream that ended in nothing, say."""
-_PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_SHOWN: Final = 300
+_TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_MAX_ERROR_CHARS: Final = 300
 """Characters of an error in an event."""
 
 
-def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Model:
-    """Return the model with the name `named`; a `Model` is returned unchanged.
+def model_of(spec: Model | str, *, base_url: str = "", api_key: str = "") -> Model:
+    """Return the model with the name `spec`; a `Model` is returned unchanged.
 
     `base_url` and `api_key` take the place of what the environment says, or the name after its `@`. Raises `UsageError`
     for an unknown name, a missing key (with the variable to set), a package that is not installed.
     """
-    if isinstance(named, Model):
-        return named
-    name, at, url = named.strip().partition("@")
+    if isinstance(spec, Model):
+        return spec
+    name, at, url = spec.strip().partition("@")
     is_url = at and "://" in url
-    name, url = (name, base_url or url) if is_url else (named.strip(), base_url)
+    name, url = (name, base_url or url) if is_url else (spec.strip(), base_url)
     provider, colon, _ = name.partition(":")
     if not colon:
-        raise UsageError(f"model {named!r}: a model is named provider:name, such as anthropic:claude-sonnet-5-5")
+        raise UsageError(f"model {spec!r}: a model is named provider:name, such as anthropic:claude-sonnet-5-5")
     if provider == LOCAL:
-        return _local(named, name.removeprefix(f"{LOCAL}:"), url, api_key)
+        return _local_model(spec, name.removeprefix(f"{LOCAL}:"), url, api_key)
     try:
         infer_provider_class(provider)
     except ValueError:
-        raise UsageError(_unknown(named, provider)) from None
+        raise UsageError(_unknown_provider_text(spec, provider)) from None
     except ImportError as error:
-        raise UsageError(_advice(named, error)) from error
+        raise UsageError(_remedy_text(spec, error)) from error
     try:
-        return infer_model(name, lambda known: _provider(known, url, api_key))
+        return infer_model(name, lambda provider_name: _make_provider(provider_name, url, api_key))
     except (UserError, ImportError) as error:
-        raise UsageError(_advice(named, error)) from error
+        raise UsageError(_remedy_text(spec, error)) from error
     except TypeError as error:
-        raise UsageError(f"model {named!r}: {provider} takes no URL and no key of one's own ({error})") from error
+        raise UsageError(f"model {spec!r}: {provider} takes no URL and no key of one's own ({error})") from error
 
 
 def is_paid(model: Model) -> bool:
     """True if requests to `model` cost money: it does not run on a machine of the user."""
-    if model.system in _FREE:
+    if model.system in _FREE_SYSTEMS:
         return False
     host = urlsplit(model.base_url or "").hostname
-    return host is None or not _is_near(host)
+    return host is None or not _is_local_host(host)
 
 
-def _provider(known: str, url: str, api_key: str) -> Provider[Any]:
+def _make_provider(provider_name: str, url: str, api_key: str) -> Provider[Any]:
     """Make a provider. Ollama needs no configuration where it is on this machine."""
-    made: Any = infer_provider_class(known)
-    given = {key: value for key, value in (("base_url", url), ("api_key", api_key)) if value}
-    if given:
-        return made(**given)
+    provider_type: Any = infer_provider_class(provider_name)
+    arguments = {key: value for key, value in (("base_url", url), ("api_key", api_key)) if value}
+    if arguments:
+        return provider_type(**arguments)
     try:
-        return infer_provider(known)
+        return infer_provider(provider_name)
     except UserError:
-        if known != "ollama":
+        if provider_name != "ollama":
             raise
-        return made(base_url=OLLAMA)
+        return provider_type(base_url=OLLAMA)
 
 
-def _local(named: str, name: str, url: str, api_key: str) -> Model:
+def _local_model(spec: str, name: str, url: str, api_key: str) -> Model:
     if not name or not url:
-        raise UsageError(f"model {named!r}: a local model is named {LOCAL}:NAME@URL, such as {LOCAL}:qwen3@{OLLAMA}")
+        raise UsageError(f"model {spec!r}: a local model is named {LOCAL}:NAME@URL, such as {LOCAL}:qwen3@{OLLAMA}")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise UsageError(f"model {named!r}: {url!r} is not an http URL")
+        raise UsageError(f"model {spec!r}: {url!r} is not an http URL")
     try:
         # Loads OpenAI's SDK, which only models of this kind need.
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -140,31 +140,31 @@ def _local(named: str, name: str, url: str, api_key: str) -> Model:
             lambda _: OpenAICompatibleProvider(LOCAL, base_url=url, api_key=api_key or "none"),
         )
     except ImportError as error:
-        raise UsageError(_advice(named, error)) from error
+        raise UsageError(_remedy_text(spec, error)) from error
 
 
-def _unknown(named: str, provider: str) -> str:
+def _unknown_provider_text(spec: str, provider: str) -> str:
     """Return the error text for an unknown provider."""
-    known = {known.partition(":")[0] for known in known_model_names()} | {LOCAL, "ollama", "openrouter", "vllm"}
+    known = {name.partition(":")[0] for name in known_model_names()} | {LOCAL, "ollama", "openrouter", "vllm"}
     close = nearest(provider, sorted(known), 1)
     meant = f"; did you mean {close[0]}?" if close else ""
-    return f"model {named!r}: there is no provider {provider!r}{meant}"
+    return f"model {spec!r}: there is no provider {provider!r}{meant}"
 
 
-def _advice(named: str, error: Exception) -> str:
+def _remedy_text(spec: str, error: Exception) -> str:
     """Return the remedy for a missing model."""
     text = " ".join(str(error).split())
     if isinstance(error, ImportError):
-        group = _GROUP.search(text)
-        extra = group.group(1) if group else named.partition(":")[0]
-        return f'model {named!r}: a package is missing: pip install "pydantic-ai-slim[{extra}]"'
-    variables = list(dict.fromkeys(_VARIABLE.findall(text)))
+        group = _EXTRA_PATTERN.search(text)
+        extra = group.group(1) if group else spec.partition(":")[0]
+        return f'model {spec!r}: a package is missing: pip install "pydantic-ai-slim[{extra}]"'
+    variables = list(dict.fromkeys(_VARIABLE_PATTERN.findall(text)))
     if variables:
-        return f"model {named!r}: set {' or '.join(variables)} in the environment"
-    return f"model {named!r}: {text}"
+        return f"model {spec!r}: set {' or '.join(variables)} in the environment"
+    return f"model {spec!r}: {text}"
 
 
-def _is_near(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     """True if a host is this machine or belongs to its local network."""
     try:
         address = ipaddress.ip_address(host)
@@ -173,7 +173,7 @@ def _is_near(host: str) -> bool:
     return address.is_loopback or address.is_private or address.is_link_local
 
 
-class Requests:
+class ModelRequests:
     """Makes the requests of one run, one at a time. Keeps what came of the newest one, should it be broken off.
 
     Retries are made here alone, where each can be counted, shown and stopped by a limit.
@@ -190,11 +190,11 @@ class Requests:
         self._has_streamed = False
 
     @property
-    def broken_off(self) -> ModelResponse | None:
+    def partial_response(self) -> ModelResponse | None:
         """Partial response of an interrupted request; None if every request ended or no content had arrived."""
         return self._stream.get() if self._stream is not None else None
 
-    def forget(self) -> None:
+    def forget_partial(self) -> None:
         """Let go of what was broken off."""
         self._stream = None
 
@@ -202,7 +202,7 @@ class Requests:
         self,
         messages: Sequence[ModelMessage],
         parameters: ModelRequestParameters,
-        tell: Tell,
+        on_event: EventListener,
         *,
         size: int,
         without_tools: bool = False,
@@ -220,37 +220,40 @@ class Requests:
         while True:
             self._has_streamed = False
             try:
-                response = await self._once(messages, parameters, settings, tell)
+                response = await self._send_once(messages, parameters, settings, on_event)
             except (ModelAPIError, UnexpectedModelBehavior) as error:
                 self._stream = None
-                self._usage.pay(Usage(requests=1, unpriced=1))
-                wait = self._wait(error, attempt)
-                is_over = bool(self._usage.lacks) and not without_tools  # the last answer may be retried at a limit
+                self._usage.charge(Usage(requests=1, unpriced=1))
+                wait = self._retry_wait(error, attempt)
+                # The last answer may be retried at a limit.
+                is_over = bool(self._usage.exhausted_limit) and not without_tools
                 if wait is None or attempt >= self._limits.retries or is_over:
                     raise
                 attempt += 1
-                tell(Retrying(attempt=attempt, wait=wait, reason=describe_error(error), discards=self._has_streamed))
+                on_event(
+                    Retrying(attempt=attempt, wait=wait, reason=describe_error(error), discards=self._has_streamed)
+                )
                 await anyio.sleep(wait)
                 continue
             usage = _usage_of(response, size)
-            self._usage.pay(usage)
-            return _with_own_ids(response, messages), usage
+            self._usage.charge(usage)
+            return _with_unique_ids(response, messages), usage
 
-    async def _once(
+    async def _send_once(
         self,
         messages: Sequence[ModelMessage],
         parameters: ModelRequestParameters,
         settings: ModelSettings,
-        tell: Tell,
+        on_event: EventListener,
     ) -> ModelResponse:
         try:
-            prepared = merged(self._model.prepare_messages(list(messages), parameters))
+            prepared = merge_adjacent(self._model.prepare_messages(list(messages), parameters))
             async with self._model.request_stream(prepared, settings, parameters) as stream:
                 self._stream = stream
                 async for event in stream:
-                    if (piece := _piece(event)) is not None:
+                    if (piece := _stream_delta(event)) is not None:
                         self._has_streamed = True
-                        tell(piece)
+                        on_event(piece)
         except (ModelAPIError, UnexpectedModelBehavior):
             raise
         except Exception as error:
@@ -263,32 +266,32 @@ class Requests:
             raise UnexpectedModelBehavior("the model's API ended its answer before it began")
         return response
 
-    def _wait(self, error: Exception, attempt: int) -> float | None:
+    def _retry_wait(self, error: Exception, attempt: int) -> float | None:
         """Return the seconds until the request may be repeated; None if that is of no use."""
         if isinstance(error, ModelQuotaExceededError | ContentFilterError):
             return None
         status = error.status_code if isinstance(error, ModelHTTPError) else None
-        if not isinstance(error, _PASSING) and status not in _PASSING_STATUS:
+        if not isinstance(error, _TRANSIENT_ERRORS) and status not in _TRANSIENT_STATUSES:
             return None
-        asked = error.retry_after if isinstance(error, ModelAPIError) else None
-        if asked is None:
-            asked = min(self._limits.backoff * 2**attempt, self._limits.longest_wait) * random.uniform(0.8, 1.2)
-        elif asked > self._limits.longest_wait:
+        seconds = error.retry_after if isinstance(error, ModelAPIError) else None
+        if seconds is None:
+            seconds = min(self._limits.backoff * 2**attempt, self._limits.max_wait_seconds) * random.uniform(0.8, 1.2)
+        elif seconds > self._limits.max_wait_seconds:
             return None
-        return asked
+        return seconds
 
 
 def describe_error(error: Exception) -> str:
     """Return the error of a model's API on one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ModelHTTPError):
-        text = f"HTTP {error.status_code} from {error.model_name}: {_words(error) or text}"
+        text = f"HTTP {error.status_code} from {error.model_name}: {_body_message(error) or text}"
     elif isinstance(error, ModelAPIError):
         text = f"{error.model_name}: {text}"
-    return clip(text, _SHOWN)
+    return clip(text, _MAX_ERROR_CHARS)
 
 
-def _words(error: ModelHTTPError) -> str:
+def _body_message(error: ModelHTTPError) -> str:
     """Return the message in the body of an API's error, wherever it stands there."""
     body: Any = error.body
     for key in ("error", "message"):
@@ -297,7 +300,7 @@ def _words(error: ModelHTTPError) -> str:
     return " ".join(body.split()) if isinstance(body, str) else ""
 
 
-def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
+def _stream_delta(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
     """Return the event for one piece of the stream."""
     if isinstance(event, PartStartEvent):
         part = event.part
@@ -316,15 +319,15 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
 
 def _usage_of(response: ModelResponse, size: int) -> Usage:
     """Return the usage of a request: as its API counts, else estimated (some local servers report none)."""
-    given = response.usage
-    is_estimated = not given.input_tokens and not given.output_tokens
+    usage = response.usage
+    is_estimated = not usage.input_tokens and not usage.output_tokens
     cost = None if is_estimated else _cost(response)
     return Usage(
         requests=1,
-        input_tokens=size if is_estimated else given.input_tokens,
-        output_tokens=tokens_of([response]) if is_estimated else given.output_tokens,
-        cache_read_tokens=given.cache_read_tokens,
-        cache_write_tokens=given.cache_write_tokens,
+        input_tokens=size if is_estimated else usage.input_tokens,
+        output_tokens=tokens_of([response]) if is_estimated else usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
         cost=cost or 0.0,
         unpriced=int(cost is None),
         is_estimated=is_estimated,
@@ -341,7 +344,7 @@ def _cost(response: ModelResponse) -> float | None:
         return None
 
 
-def _with_own_ids(response: ModelResponse, messages: Sequence[ModelMessage]) -> ModelResponse:
+def _with_unique_ids(response: ModelResponse, messages: Sequence[ModelMessage]) -> ModelResponse:
     """Return the response with ids that no other call of the conversation has; some servers begin anew each time."""
     earlier = (call for message in messages if isinstance(message, ModelResponse) for call in calls_of(message))
     taken = {call.tool_call_id for call in earlier}

@@ -10,24 +10,24 @@ import anyio
 
 from toolcrib import Answer, Approver, Clarification, Elicitor, Question, Session
 
-from .events import Answered, Asked, Clarified, Clarifying, Tell
+from .events import Answered, Asked, Clarified, Clarifying, EventListener
 from .sub_agents.registry import SubAgents
 
 
 @contextmanager
-def listening(session: Session, tell: Tell) -> Generator[None]:
+def reporting_questions(session: Session, on_event: EventListener) -> Generator[None]:
     """Announce the questions of `session` until the block ends."""
-    state, turn = session.state, anyio.Lock()
+    state, question_lock = session.state, anyio.Lock()
     approver, elicitor = state.approvals.approver, state.elicitor
-    heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
-    asked = _clarifying(elicitor, tell, turn) if elicitor is not None else None
-    state.approvals.approver, state.elicitor = heard, asked
+    observed_approver = _ObservedApprover(approver, on_event, question_lock) if approver is not None else None
+    observed_elicitor = _observed_elicitor(elicitor, on_event, question_lock) if elicitor is not None else None
+    state.approvals.approver, state.elicitor = observed_approver, observed_elicitor
     try:
         yield
     finally:
-        if state.approvals.approver is heard:
+        if state.approvals.approver is observed_approver:
             state.approvals.approver = approver
-        if state.elicitor is asked:
+        if state.elicitor is observed_elicitor:
             state.elicitor = elicitor
 
 
@@ -39,38 +39,40 @@ def asks_user(session: Session) -> bool:
 class _ObservedApprover:
     """Approver that reports its questions as events. Other attributes (`reaches`, `clarify`) pass through."""
 
-    def __init__(self, approver: Approver, tell: Tell, turn: anyio.Lock) -> None:
+    def __init__(self, approver: Approver, on_event: EventListener, question_lock: anyio.Lock) -> None:
         self._approver = approver
-        self._tell = tell
-        self._turn = turn
+        self._on_event = on_event
+        self._question_lock = question_lock
 
     async def __call__(self, question: Question) -> Answer:
         """Ask, and announce it."""
-        async with self._turn:
-            self._tell(Asked(question=question))
+        async with self._question_lock:
+            self._on_event(Asked(question=question))
             try:
                 answer = await self._approver(question)
             except BaseException:
-                self._tell(Answered(question=question, answer=None))
+                self._on_event(Answered(question=question, answer=None))
                 raise
-            self._tell(Answered(question=question, answer=answer))
+            self._on_event(Answered(question=question, answer=answer))
             return answer
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the approver beside its answer."""
         found = getattr(self._approver, name)
-        return _clarifying(found, self._tell, self._turn) if name == "clarify" else found
+        return _observed_elicitor(found, self._on_event, self._question_lock) if name == "clarify" else found
 
 
-def _clarifying(elicitor: Elicitor, tell: Tell, turn: anyio.Lock) -> Callable[[Clarification], Awaitable[str | None]]:
-    async def clarify(asked: Clarification) -> str | None:
+def _observed_elicitor(
+    elicitor: Elicitor, on_event: EventListener, question_lock: anyio.Lock
+) -> Callable[[Clarification], Awaitable[str | None]]:
+    async def clarify(clarification: Clarification) -> str | None:
         answer: str | None = None
-        async with turn:
-            tell(Clarifying(clarification=asked))
+        async with question_lock:
+            on_event(Clarifying(clarification=clarification))
             try:
-                answer = await elicitor(asked)
+                answer = await elicitor(clarification)
             finally:
-                tell(Clarified(clarification=asked, answer=answer))
+                on_event(Clarified(clarification=clarification, answer=answer))
         return answer
 
     return clarify
@@ -83,9 +85,9 @@ def ask_through(registry: SubAgents, child: Session) -> None:
         state.approvals.approver = _ParentApprover(registry)
     if state.elicitor is not None:
 
-        async def elicit(asked: Clarification) -> str | None:
-            await registry.attached()
-            return await parent.elicitor(asked) if parent.elicitor is not None else None
+        async def elicit(clarification: Clarification) -> str | None:
+            await registry.wait_attached()
+            return await parent.elicitor(clarification) if parent.elicitor is not None else None
 
         state.elicitor = elicit
 
@@ -98,7 +100,7 @@ class _ParentApprover:
 
     async def __call__(self, question: Question) -> Answer:
         """Ask, once a run of the parent goes on."""
-        await self._registry.attached()
+        await self._registry.wait_attached()
         approver = self._registry.parent.state.approvals.approver
         if approver is None:
             return Answer(verdict="no", by="the session, which has nobody to ask any more")

@@ -30,11 +30,11 @@ async def run_task(session: Session, prompt: str, *, model: Model | str = "") ->
     """
     named = model or await configured_model(session.parts.settings)
     try:
-        made, agent_type, child_of = await to_thread.run_sync(_load, named)
+        loaded_model, agent_type, child_of = await to_thread.run_sync(_load_agent, named)
         async with child_of(session) as child:
             child.state.scope.contexts -= {"schedule"}  # the tool that brought it here is not for it
             child.state.audience.is_client = True  # a call that asks waits in the store
-            outcome = await agent_type(made, child, instructions=_INSTRUCTIONS).run(prompt)
+            outcome = await agent_type(loaded_model, child, instructions=_INSTRUCTIONS).run(prompt)
     except (ImportError, UsageError) as error:
         raise ToolFailure("unavailable", f"the model cannot be used: {error}") from error
     return outcome.result()
@@ -51,7 +51,7 @@ async def configured_model(settings: Settings) -> str:
     return choice.model
 
 
-def _load(named: Model | str) -> tuple[Model, type[Agent], Callable[[Session], Session]]:
+def _load_agent(named: Model | str) -> tuple[Model, type[Agent], Callable[[Session], Session]]:
     """Return the model and what runs it. Their imports take seconds: call it in a thread."""
     from toolcrib.agents import child_of
 

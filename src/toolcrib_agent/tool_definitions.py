@@ -24,10 +24,10 @@ from pydantic_ai.tools import ToolDefinition
 from toolcrib import Tool
 from toolcrib.plugin import dumps
 
-_DESCRIPTION: Final = 1024
+_MAX_DESCRIPTION_CHARS: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request
 (`string_above_max_length`)."""
-_SHORT_OF_WORDS: Final = frozenset({"openai", "azure"})
+_LIMITED_SYSTEMS: Final = frozenset({"openai", "azure"})
 """Systems with that limit."""
 
 
@@ -36,14 +36,14 @@ class ToolDefinitions:
 
     def __init__(self, model: Model, instructions: str) -> None:
         """`instructions` stay as they are for the run."""
-        self._longest = _DESCRIPTION if model.system in _SHORT_OF_WORDS else None
+        self._max_description_chars = _MAX_DESCRIPTION_CHARS if model.system in _LIMITED_SYSTEMS else None
         self._instructions = instructions
-        self._announced = set(instructions.splitlines())
+        self._announced_lines = set(instructions.splitlines())
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
-        self._established: set[str] = set()
+        self._initial_names: set[str] = set()
         """Names of the tools in the list of the first request."""
-        self._revealed: set[str] = set()
+        self._revealed_names: set[str] = set()
         """Names of the tools that the conversation announces."""
 
     @property
@@ -67,12 +67,14 @@ class ToolDefinitions:
         for name, tool in shown.items():
             known = self._tools.get(name)
             if known is None or (known is not tool and known != tool):
-                self._tools[name], self._definitions[name] = tool, self._defined(tool)
-        announced = _announced(messages)
-        if self._established.isdisjoint(self._definitions):  # there is no list yet that could be kept
-            self._established = {name for name in self._definitions if name not in announced} or set(self._definitions)
-        new = [name for name in self._definitions if name not in self._established and name not in announced]
-        self._revealed = announced.union(new)
+                self._tools[name], self._definitions[name] = tool, self._define(tool)
+        announced = _announced_names(messages)
+        if self._initial_names.isdisjoint(self._definitions):  # there is no list yet that could be kept
+            self._initial_names = {name for name in self._definitions if name not in announced} or set(
+                self._definitions
+            )
+        new = [name for name in self._definitions if name not in self._initial_names and name not in announced]
+        self._revealed_names = announced.union(new)
         parts: list[ModelRequestPart] = [ToolAvailabilityDeltaPart(tools_added=new)] if new else []
         return [*parts, *self._new_instructions(instructions)]
 
@@ -81,26 +83,26 @@ class ToolDefinitions:
         definitions = self._definitions if tools else {}
         return ModelRequestParameters(
             function_tools=list(definitions.values()),
-            introduced_tool_names={name for name in definitions if name not in self._established},
-            revealed_tool_names=self._revealed.intersection(definitions),
+            introduced_tool_names={name for name in definitions if name not in self._initial_names},
+            revealed_tool_names=self._revealed_names.intersection(definitions),
             instruction_parts=[InstructionPart(content=self._instructions)] if self._instructions else None,
         )
 
     def _new_instructions(self, instructions: str) -> list[ModelRequestPart]:
         """Return the lines of the instructions that are new to the model."""
-        lines = [line for line in instructions.splitlines() if line and line not in self._announced]
-        self._announced.update(lines)
+        lines = [line for line in instructions.splitlines() if line and line not in self._announced_lines]
+        self._announced_lines.update(lines)
         return [SystemPromptPart(content="\n".join(lines))] if lines else []
 
-    def _defined(self, tool: Tool) -> ToolDefinition:
+    def _define(self, tool: Tool) -> ToolDefinition:
         schema: dict[str, Any] = orjson.loads(dumps(tool.input_schema))
         description = tool.description or tool.title
-        if self._longest is not None and len(description) > self._longest:
-            description = f"{description[: self._longest - 1].rstrip()}…"
+        if self._max_description_chars is not None and len(description) > self._max_description_chars:
+            description = f"{description[: self._max_description_chars - 1].rstrip()}…"
         return ToolDefinition(name=tool.name, description=description, parameters_json_schema=schema)
 
 
-def _announced(messages: Iterable[ModelMessage]) -> set[str]:
+def _announced_names(messages: Iterable[ModelMessage]) -> set[str]:
     """Return the names of the tools that the conversation mentions."""
     parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
     return {name for part in parts if isinstance(part, ToolAvailabilityDeltaPart) for name in part.tools_added}

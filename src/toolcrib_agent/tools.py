@@ -19,30 +19,33 @@ SPAWN: Final = "spawn_agent"
 DELEGATE: Final = "delegate_task"
 ASK: Final = "ask_user"
 SHARE: Final = "share_context"
-MANAGED: Final = "subagents"
+SUB_AGENT_SOURCE: Final = "subagents"
 """The name of the source of the tools that manage sub-agents; a profile includes and excludes them as built-in ones."""
-CREW: Final = "agent@toolcrib"
+RUNNER_KEY: Final = "agent@toolcrib"
 """Key of a session's runtime for the `SubAgentRunner` of its agent."""
 SPAWNING: Final = "spawning"
 """Requirement of tools that start and manage sub-agents."""
-NEEDS: Final[Mapping[str, str]] = {SPAWN: SPAWNING, DELEGATE: "local_model", ASK: "user", SHARE: "parent_agent"}
+REQUIREMENTS: Final[Mapping[str, str]] = {SPAWN: SPAWNING, DELEGATE: "local_model", ASK: "user", SHARE: "parent_agent"}
 """Requirements of a session for each tool."""
-_OPTIONS: Final = 5
+_MAX_OPTIONS: Final = 5
 """Suggested answers that are shown (seed 002)."""
-_LONGEST: Final = 600.0
+_TIMEOUT_SECONDS: Final = 600.0
 """Seconds that a sub-agent, or a user, may take (seed 002)."""
 
-TASK: Final = {
+TASK_SCHEMA: Final = {
     "type": "string",
     "minLength": 1,
     "pattern": r"\S",
     "description": "All of it: the agent sees nothing of this conversation.",
 }
 """Schema of the task of a sub-agent."""
-_BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}
-_BRIEF: Final = {
+_BACKGROUND_SCHEMA: Final = {
+    "type": "string",
+    "description": "What it has to know: paths, names, what was found so far.",
+}
+_BRIEF_SCHEMA: Final = {
     "type": "object",
-    "properties": {"task": TASK, "context": _BACKGROUND},
+    "properties": {"task": TASK_SCHEMA, "context": _BACKGROUND_SCHEMA},
     "required": ["task"],
     "additionalProperties": False,
 }
@@ -68,18 +71,18 @@ class SubAgentRunner(Protocol):
         ...
 
 
-Runners = Callable[[Context], Awaitable[SubAgentRunner]]
+RunnerFactory = Callable[[Context], Awaitable[SubAgentRunner]]
 """Returns the runner of a session in which no agent works, such as that of an MCP client."""
 
 
-async def runner_of(context: Context, served: Runners | None) -> SubAgentRunner:
+async def runner_of(context: Context, runner_factory: RunnerFactory | None) -> SubAgentRunner:
     """Return the runner of sub-agents of a call's session. Raises `ToolFailure("unavailable")` without an agent."""
-    runner: SubAgentRunner | None = context.runtime.get(CREW)
+    runner: SubAgentRunner | None = context.runtime.get(RUNNER_KEY)
     if runner is not None:
         return runner
-    if served is None:
+    if runner_factory is None:
         raise ToolFailure("unavailable", "no agent works in this session now", hint="do the task yourself")
-    return await served(context)
+    return await runner_factory(context)
 
 
 _TOOLS: Final = (
@@ -92,13 +95,13 @@ _TOOLS: Final = (
             "Give a part of the task to an agent of its own, with the same tools and rights; its answer comes back."
             " For work that would fill this conversation with details. Several calls at once work side by side."
         ),
-        input_schema=_BRIEF,
+        input_schema=_BRIEF_SCHEMA,
         annotations=Annotations(read_only=False, destructive=False, open_world=False),
         approval="never",
         category="agents",
-        execution=Execution(timeout=_LONGEST),
+        execution=Execution(timeout=_TIMEOUT_SECONDS),
         core=True,
-        availability=Availability(needs=(NEEDS[SPAWN],)),
+        availability=Availability(needs=(REQUIREMENTS[SPAWN],)),
         guidance=Guidance(examples=({"task": "Find every caller of parse_config and say what each expects"},)),
     ),
     Tool(
@@ -110,13 +113,13 @@ _TOOLS: Final = (
             "Hand research to a free local model: it reads and searches, changes nothing, and answers with a summary."
             " Cheaper than doing it here, and less able."
         ),
-        input_schema=_BRIEF,
+        input_schema=_BRIEF_SCHEMA,
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",
-        execution=Execution(timeout=_LONGEST),
+        execution=Execution(timeout=_TIMEOUT_SECONDS),
         core=True,
-        availability=Availability(needs=(NEEDS[DELEGATE],)),
+        availability=Availability(needs=(REQUIREMENTS[DELEGATE],)),
         guidance=Guidance(
             examples=({"task": "Which modules read the environment?", "context": "A Python project, src layout"},)
         ),
@@ -151,23 +154,23 @@ _TOOLS: Final = (
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",
-        execution=Execution(timeout=_LONGEST),
+        execution=Execution(timeout=_TIMEOUT_SECONDS),
         core=True,
         traits=("asks_user",),
-        availability=Availability(needs=(NEEDS[ASK],)),
+        availability=Availability(needs=(REQUIREMENTS[ASK],)),
         guidance=Guidance(examples=({"question": "Which database?", "options": ["SQLite", "Postgres"]},)),
     ),
 )
 
 
-Run = Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]
+ToolFunction = Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]
 """Runs one tool. Raises `ToolFailure`."""
 
 
 class ListedSource(BaseSource):
     """Lists the same tools from the beginning. It holds no resources: sub-agents belong to sessions."""
 
-    def __init__(self, name: str, tools: Sequence[Tool], run: Mapping[str, Run]) -> None:
+    def __init__(self, name: str, tools: Sequence[Tool], run: Mapping[str, ToolFunction]) -> None:
         """`run` has what runs each tool, by its name."""
         super().__init__(name, "agent", tuple(tools))
         self._run: Final = run
@@ -180,14 +183,14 @@ class ListedSource(BaseSource):
 class AgentTools(ListedSource):
     """Source of the agent tools. One for a crib, shared by all of its agents."""
 
-    def __init__(self, *, without: frozenset[str], served: Runners | None = None) -> None:
+    def __init__(self, *, without: frozenset[str], runner_factory: RunnerFactory | None = None) -> None:
         """`without` leaves tools out, such as `ask_user` where the built-in tools of this crib have it.
 
-        `served` gives sessions without an agent of their own, those of MCP clients, one that runs sub-agents.
+        `runner_factory` gives sessions without an agent of their own, those of MCP clients, one that runs sub-agents.
         """
         tools = [tool for tool in _TOOLS if tool.name not in without]
         super().__init__(SOURCE, tools, {SPAWN: self._spawn, DELEGATE: self._delegate, ASK: _ask})
-        self._served = served
+        self._served = runner_factory
 
     async def _spawn(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         runner = await runner_of(context, self._served)
@@ -199,6 +202,6 @@ class AgentTools(ListedSource):
 
 
 async def _ask(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-    options = tuple(arguments.get("options", ()))[:_OPTIONS]
+    options = tuple(arguments.get("options", ()))[:_MAX_OPTIONS]
     answer = await context.clarify(arguments["question"], options, allow_custom=arguments.get("allow_custom", True))
     return ToolResult.of_text(answer)

@@ -17,7 +17,7 @@ from toolcrib.testing import ScriptedSource
 from toolcrib.testing.models import Call, Reply, ScriptedModel, Seen
 from toolcrib_agent import Agent, AgentLimits, dump, load
 from toolcrib_agent.events import AgentEvent, Retrying
-from toolcrib_agent.messages import valid
+from toolcrib_agent.messages import make_valid
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -86,7 +86,7 @@ async def test_in_every_profile_a_model_gets_to_the_tool_and_its_list_of_tools_i
         outcome = await Agent(model, session).run("I need a train to Oslo", intent=intent)
 
         assert (outcome.text, world.booked) == ("Booked.", ["Oslo"])
-        assert list(outcome.history) == valid(outcome.history)
+        assert list(outcome.history) == make_valid(outcome.history)
         for before, after in zip(model.seen, model.seen[1:], strict=False):
             assert after.tools[: len(before.tools)] == before.tools
             assert after.listing.startswith(before.listing[:-1])
@@ -199,7 +199,7 @@ async def test_over_the_wire_a_request_is_repeated_when_the_api_is_busy_after_as
         api = Api(name=name, script=[busy(429, retry_after_ms="20"), busy(503), Say(text="Hello.")])
         events: list[AgentEvent] = []
         limits = AgentLimits(backoff=0.01)
-        outcome = await Agent(api.model(), session, limits=limits).run("Hello", tell=events.append)
+        outcome = await Agent(api.model(), session, limits=limits).run("Hello", on_event=events.append)
 
         waits = [event.wait for event in events if isinstance(event, Retrying)]
         assert (outcome.text, len(api.sent), waits[0], len(waits)) == ("Hello.", 3, 0.02, 2)

@@ -23,7 +23,7 @@ from scenarios.case import Case
 from scenarios.running import ModelOf, run_case, scripted
 from scenarios.scoring import Score, Total, score, total
 from scenarios.world import TODAY, World, open_world
-from toolcrib_agent.prompts import Facts, compose, text_of
+from toolcrib_agent.prompts import PromptFacts, compose, text_of
 
 _FAILURES: Final = 3
 """Runs in a row that the model's API ended, after which the others wait for another day."""
@@ -239,7 +239,7 @@ async def _worlds(folder: Path, cases: Iterable[Case]) -> AsyncGenerator[Worlds]
 def _stamp(world: World, case: Case, profile: str, model: str) -> str:
     """Return a hash of everything that a result depends on."""
     with_files = world.crib.session(profile=profile, mode=case.mode, workspace=world.folder)
-    facts = Facts(mode=world.crib.policy.mode(case.mode), today=date.fromisoformat(TODAY))
+    facts = PromptFacts(mode=world.crib.policy.mode(case.mode), today=date.fromisoformat(TODAY))
     prompt = text_of(compose(with_files, facts)).replace(str(world.folder), "")
     told = [
         version("toolcrib"),

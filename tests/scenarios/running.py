@@ -25,8 +25,8 @@ from toolcrib.disclosure.profiles import strategy_name
 from toolcrib.store.calls import CallRow
 from toolcrib.testing import RecordingApprover
 from toolcrib_agent import Agent, AgentLimits
-from toolcrib_agent.events import AgentEvent, Requesting, Used
-from toolcrib_agent.prompts import Facts
+from toolcrib_agent.events import AgentEvent, Requesting, UsageReport
+from toolcrib_agent.prompts import PromptFacts
 
 PROFILES: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
@@ -65,14 +65,14 @@ async def run_case(world: World, case: Case, profile: str, model_of: ModelOf) ->
         rules=rules,
         workspace=world.folder,
     ) as session:
-        facts = Facts(mode=world.crib.policy.mode(case.mode), today=date.fromisoformat(TODAY))
+        facts = PromptFacts(mode=world.crib.policy.mode(case.mode), today=date.fromisoformat(TODAY))
         model = model_of(case, session)
         noted = _Noted(session, estimates=model.system == "function")
         agent = Agent(model, session, instructions=facts, limits=LIMITS)
         history: tuple[ModelMessage, ...] = ()
         host, known = _Host(session, case.needs), 0
         for turn in case.turns:
-            outcome = await agent.run(turn.ask, history=history, tell=noted.hear, **host.options(turn.ask))
+            outcome = await agent.run(turn.ask, history=history, on_event=noted.hear, **host.options(turn.ask))
             history = outcome.history
             answers.append(outcome.text)
             if not outcome.is_complete:
@@ -162,7 +162,7 @@ class _Noted:
         if isinstance(event, Requesting):
             self._context = event.context
             self.figures.setdefault("tools_at_first", sum(map(estimate_tokens, self._session.tools)))
-        elif isinstance(event, Used):
+        elif isinstance(event, UsageReport):
             used = event.request
             self.figures["requests"] += used.requests
             self.figures["input_tokens"] += self._context if self._estimates or used.is_estimated else used.input_tokens

@@ -241,7 +241,7 @@ async def test_the_output_of_code_is_seen_as_progress_by_an_agent_and_over_mcp(c
     model = ScriptedModel(calls("code_execution", code=COUNT), "Done.")
     async with of(crib, folder) as session:
         intent = {"required_tools": ["code_execution"]}
-        await Agent(model, session).run("Count.", intent=intent, tell=heard.append)
+        await Agent(model, session).run("Count.", intent=intent, on_event=heard.append)
         result = await session.call("code_execution", {"code": "1 + 1"})
     updates = [event.update for event in heard if isinstance(event, CallProgress)]
     assert [update.chunk.strip() for update in updates if isinstance(update, Output)] == ["one", "two", "42"]

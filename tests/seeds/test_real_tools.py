@@ -656,7 +656,7 @@ async def test_delegate_starts_a_sub_agent_whose_answer_comes_into_the_next_turn
         parent = Agent(model, session)
         outcome = await parent.run("Have a.txt read")
         listed, _, spawned = [json.loads(text) for text in model.seen[-1].results[:3]]
-        await registry_of(session).settled()
+        await registry_of(session).wait_idle()
         again = await parent.run("And?", history=outcome.history)
     names_ = {entry["name"] for entry in listed["tools"]}
     assert {"delegate", "spawn_subagent", "send_to_subagent", "cancel_subagent", "close_subagent"} <= names_
@@ -1018,10 +1018,10 @@ async def test_an_agent_selects_for_its_task_and_tells_why_unless_it_is_switched
     model = ScriptedModel(classified[0], "It is noon.", classified[1], "Yes.", "Hello.")
     async with of(crib, "selection", folder, elicitor=answers) as session:
         agent = Agent(model, session)
-        outcome = await agent.run("What time is it in Tokyo?", tell=heard.append)
+        outcome = await agent.run("What time is it in Tokyo?", on_event=heard.append)
         assert {*SIMPLE, "current_time"} <= set(model.seen[1].tools)
         assert ("plan" in model.seen[1].tools, "select_tools" in model.seen[1].tools) == (False, False)
-        await agent.run("And again?", history=outcome.history, tell=heard.append)
+        await agent.run("And again?", history=outcome.history, on_event=heard.append)
         assert {"plan", "current_time", "select_tools"} <= set(model.seen[3].tools)
         await agent.run("What time is it in Tokyo?", intent={"complexity": "medium"})
         assert "current_time" not in model.seen[4].tools

@@ -27,7 +27,7 @@ from toolcrib.config.files import write
 from toolcrib.errors import ConfigError, ToolcribError, ToolFailure, UsageError
 from toolcrib.plugin import LOCAL, SESSIONS, as_mapping, dumps
 
-from ..events import Message, Outcome, Tell
+from ..events import EventListener, Message, Outcome
 from ..limits import Usage
 from .approval_prompts import Asker
 from .call_view import CallRecord
@@ -188,7 +188,9 @@ def _is_binary(piece: Any) -> bool:
 class ChatAgent(Protocol):
     """Interface of the agent that answers, as far as a chat uses it."""
 
-    async def run(self, prompt: str, *, history: tuple[Message, ...] = (), tell: Tell | None = None) -> Outcome:
+    async def run(
+        self, prompt: str, *, history: tuple[Message, ...] = (), on_event: EventListener | None = None
+    ) -> Outcome:
         """Answer a request of the user, telling of it event by event. Raises `UsageError`."""
         ...
 

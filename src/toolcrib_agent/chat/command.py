@@ -26,15 +26,15 @@ from ..events import (
     Compacted,
     Concluding,
     Finished,
-    OfAgent,
     Outcome,
     Requesting,
     Retrying,
     Selected,
     Stopped,
+    SubAgentEvent,
     TextDelta,
     ThinkingDelta,
-    Used,
+    UsageReport,
 )
 from .call_view import call_line
 from .chat_session import Chats, ChatSession, keep
@@ -89,7 +89,7 @@ async def run_script(chat: ChatSession, prompt: str, format: Format, target: Tex
     agent = await chat.ready()
     script = _Script(format=format, out=target or sys.stdout)
     chat.interrupt = agent.cancel
-    outcome = await agent.run(prompt, history=chat.history, tell=script.take)
+    outcome = await agent.run(prompt, history=chat.history, on_event=script.take)
     await keep(chat, prompt, outcome)
     script.end(outcome, {"model": chat.choice.model if chat.choice else "", "chat": chat.saved.id})
     return EXITS[outcome.stopped]
@@ -163,13 +163,13 @@ def _event_json(event: AgentEvent) -> dict[str, Any] | None:
     if type(event) in _PLAIN:
         return {"type": _PLAIN[type(event)], **to_builtins(event)}
     match event:
-        case Used():
+        case UsageReport():
             return {"type": "usage", **to_builtins(event.total)}
         case CallBegun():
             return {"type": "call", "id": event.id, "name": event.name, "arguments": event.arguments}
         case CallEnded():
             return {"type": "result", "id": event.id, "name": event.name, **_ended(event), "text": event.result.text}
-        case OfAgent():
+        case SubAgentEvent():
             inner = _event_json(event.event)
             return inner and {"type": "agent", "tool": event.tool, "depth": event.depth, "event": inner}
         case Finished():

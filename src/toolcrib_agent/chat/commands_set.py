@@ -236,8 +236,8 @@ async def approve(chat: ChatSession, rest: str) -> None:
     if verdict not in get_args(Verdict) or verdict in ("edit", "comment"):
         raise UsageError(f"{word!r} is not an answer: {', '.join(one for one in get_args(Verdict) if one != 'edit')}")
     answer = Answer(verdict=cast("Verdict", verdict), by=_BY)
-    settled = await chat.crib.approvals.decide(fitting[0].id, answer, hash=fitting[0].hash)
-    chat.screen.note(f"{settled.id} is {settled.state}")
+    wait_idle = await chat.crib.approvals.decide(fitting[0].id, answer, hash=fitting[0].hash)
+    chat.screen.note(f"{wait_idle.id} is {wait_idle.state}")
 
 
 async def resume(chat: ChatSession, rest: str) -> None:

@@ -33,14 +33,14 @@ from ..events import (
     Compacted,
     Concluding,
     Finished,
-    OfAgent,
     Outcome,
     Requesting,
     Retrying,
     Selected,
+    SubAgentEvent,
     TextDelta,
     ThinkingDelta,
-    Used,
+    UsageReport,
 )
 from ..limits import Usage
 from .call_view import CallRecord, between, call_line, named, result_block
@@ -141,7 +141,7 @@ class TurnView:
             TextDelta: self._text_delta,
             ThinkingDelta: self._thinking,
             Retrying: self._retrying,
-            Used: self._use,
+            UsageReport: self._use,
             Asked: self._asked,
             Answered: self._answered,
             CallBegun: self._call_begun,
@@ -149,7 +149,7 @@ class TurnView:
             CallEnded: self._call_ended,
             Compacted: self._compacted,
             Concluding: self._concluding,
-            OfAgent: self._of_agent,
+            SubAgentEvent: self._of_agent,
             Finished: self._finished,
         }
 
@@ -212,7 +212,7 @@ class TurnView:
             self._streamed = ""
         self._screen.note(f"the model's API failed ({event.reason}); again in {event.wait:.0f} s", "yellow")
 
-    def _use(self, event: Used) -> None:
+    def _use(self, event: UsageReport) -> None:
         self._used = event.total
 
     def _call_begun(self, event: CallBegun) -> None:
@@ -260,7 +260,7 @@ class TurnView:
     def _concluding(self, event: Concluding) -> None:
         self._screen.note(f"{event.reason}: the model is asked for its answer", "yellow")
 
-    def _of_agent(self, event: OfAgent) -> None:
+    def _of_agent(self, event: SubAgentEvent) -> None:
         inner = event.event
         if isinstance(inner, CallEnded):
             mark = ("✗ ", "red") if inner.result.is_error else ("✓ ", "green")
@@ -454,7 +454,7 @@ class Loop:
         with anyio.CancelScope() as self._scope:
             agent = await chat.ready()
             self._cancel = agent.cancel
-            await agent.run(text, history=chat.history, tell=view.take)
+            await agent.run(text, history=chat.history, on_event=view.take)
         group.cancel_scope.cancel()
 
     def _tell_news(self) -> None:

@@ -32,7 +32,7 @@ from toolcrib.agents import tell_parent
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import Background, Records, clip, fenced_text, is_alive, nearest
 
-from ..events import AgentEvent, CallBegun, Finished, Message, Requesting, Tell, TextDelta, ThinkingDelta
+from ..events import AgentEvent, CallBegun, EventListener, Finished, Message, Requesting, TextDelta, ThinkingDelta
 
 _logger = logging.getLogger(__name__)
 REGISTRY: Final = "sub_agents@toolcrib"
@@ -41,21 +41,21 @@ PARENT: Final = "parent@toolcrib"
 """Key of a sub-agent's runtime for the function that shares a text with its parent."""
 RECORDS: Final = "toolcrib.sub_agents"
 """Collection of records: the sub-agents of sessions that a later process may continue."""
-_PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
+_PROCESS_NAME: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
 """Names this process in records; process ids are used again."""
-_EVENTS: Final = 100
+_MAX_EVENTS: Final = 100
 """Events that wait for the parent's next turn; older ones are dropped, and counted."""
-_MESSAGES: Final = 20
+_MAX_MESSAGES: Final = 20
 """Messages that wait for one sub-agent."""
-_EVENT_CHARACTERS: Final = 16_000
+_MAX_EVENT_CHARS: Final = 16_000
 """Of the text of one event; a longer one is cut in the middle."""
-_TASK_SHOWN: Final = 200
-_NO_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_MAX_TASK_CHARS: Final = 200
+_NON_SLUG_CHARS: Final = re.compile(r"[^a-z0-9]+")
 
 Phase = Literal["idle", "waiting_for_llm", "streaming", "executing_tool"]
 
 
-class Turn(Protocol):
+class TurnRunner(Protocol):
     """Runs one turn of a sub-agent; returns how it ended, and its answer."""
 
     def __call__(self, agent: SubAgent, prompt: str, /) -> Awaitable[tuple[str, str]]:
@@ -75,7 +75,7 @@ class SubAgent(Struct, kw_only=True, eq=False):
     agent: Any = None
     """Its `AgentSetup`: model, instructions, limits."""
     created: float = field(default_factory=time.time)
-    active: float = field(default_factory=time.time)
+    last_active: float = field(default_factory=time.time)
     phase: Phase = "idle"
     """For people and the parent's model; only `running` decides anything."""
     phase_since: float = field(default_factory=time.monotonic)
@@ -90,28 +90,28 @@ class SubAgent(Struct, kw_only=True, eq=False):
     is_cancelled: bool = False
     is_closed: bool = False
     """True once its parent has closed it: it reports nothing any more."""
-    clean: Callable[[str], str] = str
+    redact: Callable[[str], str] = str
     """Takes secrets out of what it reports."""
 
-    def enter(self, phase: Phase) -> None:
+    def set_phase(self, phase: Phase) -> None:
         """Record what it does now."""
-        self.active = time.time()
+        self.last_active = time.time()
         if phase != self.phase:
             self.phase, self.phase_since = phase, time.monotonic()
 
-    def hear(self, event: AgentEvent) -> None:
+    def update_phase(self, event: AgentEvent) -> None:
         """Derive the phase from an event of its run."""
         match event:
             case Requesting():
-                self.enter("waiting_for_llm")
+                self.set_phase("waiting_for_llm")
             case TextDelta() | ThinkingDelta():
-                self.enter("streaming")
+                self.set_phase("streaming")
             case CallBegun():
-                self.enter("executing_tool")
+                self.set_phase("executing_tool")
             case Finished():
-                self.enter("idle")
+                self.set_phase("idle")
             case _:
-                self.active = time.time()
+                self.last_active = time.time()
 
     def take_messages(self) -> list[str]:
         """Remove and return the messages that wait, as the model reads them."""
@@ -125,14 +125,14 @@ class SubAgent(Struct, kw_only=True, eq=False):
             "subagent_id": self.id,
             **({"name": self.name} if self.name else {}),
             "profile": self.profile or None,
-            "task": _short(self.task),
+            "task": _shorten(self.task),
             "status": "running" if self.running else "idle",
             "activity_phase": self.phase,
             "phase_duration_sec": round(time.monotonic() - self.phase_since, 1),
             "can_cancel": self.running,
             "can_send": self.running or self.turns_left != 0,
-            "created_at": _stamp(self.created),
-            "last_activity": _stamp(self.active),
+            "created_at": _iso_time(self.created),
+            "last_activity": _iso_time(self.last_active),
             "turn_count": self.turns,
             "max_turns": self.max_turns,
         }
@@ -162,61 +162,61 @@ class SubAgents:
         self._is_closed = False
         self._lost: Final[dict[str, Mapping[str, Any]]] = {}
         """Records of sub-agents that ended with their process or session, by id."""
-        self._tell: Tell | None = None
+        self._on_event: EventListener | None = None
         """Listener of the parent's run; None between runs."""
-        self._present = anyio.Event()
+        self._attached = anyio.Event()
         """Set while a run of the parent goes on."""
-        self._pause = anyio.Event()
+        self._work_ended = anyio.Event()
         """Set, and replaced, whenever a sub-agent has ended its work."""
 
     # The parent's side.
 
-    def attach(self, tell: Tell) -> None:
-        """A run of the parent begins: events go to `tell`, and questions can be asked."""
-        self._tell = tell
-        self._present.set()
+    def attach(self, on_event: EventListener) -> None:
+        """A run of the parent begins: events go to `on_event`, and questions can be asked."""
+        self._on_event = on_event
+        self._attached.set()
 
     def detach(self) -> None:
         """The parent's run has ended. Sub-agents go on; those that must ask wait for the next run."""
-        self._tell = None
-        self._present = anyio.Event()
+        self._on_event = None
+        self._attached = anyio.Event()
 
     @property
     def is_attached(self) -> bool:
         """True while a run of the parent reads the events itself."""
-        return self._tell is not None
+        return self._on_event is not None
 
-    async def attached(self) -> None:
+    async def wait_attached(self) -> None:
         """Return while a run of the parent goes on: there is a person to ask."""
-        await self._present.wait()
+        await self._attached.wait()
 
-    def tell(self, event: AgentEvent) -> None:
+    def forward_event(self, event: AgentEvent) -> None:
         """Pass an event of a sub-agent's run to the parent's run, if one goes on."""
-        if self._tell is not None:
-            self._tell(event)
+        if self._on_event is not None:
+            self._on_event(event)
 
     def post(self, agent: SubAgent, kind: str, text: str) -> None:
         """Let the parent read `text` in its next turn, as data; it is as careful then as the sub-agent has to be."""
         if agent.is_closed:
             return
         tell_parent(self.parent, agent.session)
-        text = agent.clean(text)
-        if len(text) > _EVENT_CHARACTERS:
-            half = _EVENT_CHARACTERS // 2
+        text = agent.redact(text)
+        if len(text) > _MAX_EVENT_CHARS:
+            half = _MAX_EVENT_CHARS // 2
             text = f"{text[:half]}\n[{len(text) - 2 * half} characters cut; ask {agent.id} for them]\n{text[-half:]}"
-        self._add(f"[Sub-agent {agent.id} {kind}:]\n{fenced_text(text, agent.id)}")
+        self._queue_event(f"[Sub-agent {agent.id} {kind}:]\n{fenced_text(text, agent.id)}")
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Return once no sub-agent works: what they have to say is in the next turn then."""
         while any(agent.running for agent in self._agents.values()):
-            await self._pause.wait()
+            await self._work_ended.wait()
 
     def take_events(self) -> list[str]:
         """Remove and return what sub-agents have reported since the last time."""
         found = list(self._events)
         self._events.clear()
         if self._dropped:
-            found.insert(0, f"[{self._dropped} older events of sub-agents were dropped: {_EVENTS} are kept.]")
+            found.insert(0, f"[{self._dropped} older events of sub-agents were dropped: {_MAX_EVENTS} are kept.]")
             self._dropped = 0
         return found
 
@@ -237,13 +237,13 @@ class SubAgents:
             self._is_restored = False
             return
         for record in reversed(found):
-            if record.id not in self._agents and not _lives(str(record.value.get("process", ""))):
+            if record.id not in self._agents and not _is_alive_elsewhere(str(record.value.get("process", ""))):
                 self._lost[record.id] = record.value
                 with suppress(ToolFailure):
                     await records.remove(record.id)
         if self._lost:
-            lines = [f"- {id}: {_short(str(value.get('task', '')))}" for id, value in self._lost.items()]
-            self._add(
+            lines = [f"- {id}: {_shorten(str(value.get('task', '')))}" for id, value in self._lost.items()]
+            self._queue_event(
                 "[These sub-agents were lost: the process or session that ran them ended before they were closed. Their"
                 " unfinished work is not continued; spawn them again if it is still needed.]\n" + "\n".join(lines)
             )
@@ -252,15 +252,15 @@ class SubAgents:
 
     def new_id(self, name: str) -> str:
         """Return an id that no other sub-agent of the session had, in this process or before."""
-        slug = _NO_SLUG.sub("-", name.lower()).strip("-")[:32] or "subagent"
+        slug = _NON_SLUG_CHARS.sub("-", name.lower()).strip("-")[:32] or "subagent"
         while (id := f"{slug}-{secrets.token_hex(2)}") in self._agents or id in self._lost:
             continue
         return id
 
-    async def add(self, agent: SubAgent, turn: Turn, *, most: int) -> None:
+    async def add(self, agent: SubAgent, run_turn: TurnRunner, *, max_agents: int) -> None:
         """Begin the first turn of a new sub-agent, in the background.
 
-        Raises `ToolFailure` if the session has `most` of them already, or has ended.
+        Raises `ToolFailure` if the session has `max_agents` of them already, or has ended.
         """
         async with self._starting:  # several may be spawned at once
             if self._tasks is None:
@@ -269,19 +269,19 @@ class SubAgents:
                 self._tasks = tasks
         if self._is_closed:
             raise ToolFailure("unavailable", "the session of this call has ended")
-        if len(self._agents) >= most:
+        if len(self._agents) >= max_agents:
             message = f"this session has {len(self._agents)} sub-agents, the maximum"
             raise ToolFailure("budget_exceeded", message, hint="close one that is not needed any more")
         self._agents[agent.id], agent.running = agent, True  # before the record is written: it takes its place
         try:
-            await self._record(agent)
+            await self._write_record(agent)
             if self._is_closed or agent.is_closed:
                 raise ToolFailure("unavailable", "the sub-agent was closed before it began")
         except BaseException:
             agent.running = False
             self._agents.pop(agent.id, None)
             raise
-        self._begin(agent, agent.task, turn)
+        self._start_turn(agent, agent.task, run_turn)
 
     def get(self, id: str) -> SubAgent:
         """Return a sub-agent. Raises `ToolFailure("not_found")` naming those there are, or how it was lost."""
@@ -295,22 +295,22 @@ class SubAgents:
         hint = f"did you mean {close[0]}?" if close else "list_active_subagents has the ids"
         raise ToolFailure("not_found", f"there is no sub-agent {id!r} in this session", hint=hint)
 
-    def send(self, id: str, message: str, turn: Turn) -> Literal["queued", "dispatched"]:
+    def send(self, id: str, message: str, run_turn: TurnRunner) -> Literal["queued", "dispatched"]:
         """Queue a message for a running sub-agent, or begin a turn of an idle one.
 
         Raises `ToolFailure` for an unknown one, one without a turn left, and when too many messages wait.
         """
         agent = self.get(id)
         if agent.running:
-            if len(agent.inbox) >= _MESSAGES:
-                raise ToolFailure("overloaded", f"{_MESSAGES} messages wait for {id}", hint="wait, or cancel it")
+            if len(agent.inbox) >= _MAX_MESSAGES:
+                raise ToolFailure("overloaded", f"{_MAX_MESSAGES} messages wait for {id}", hint="wait, or cancel it")
             agent.inbox.append(message)
             return "queued"
         if not agent.turns_left:
             message = f"{id} has used its {agent.max_turns} turns"
             raise ToolFailure("budget_exceeded", message, hint="close it, and spawn another one")
         agent.is_cancelled = False
-        self._begin(agent, message, turn)
+        self._start_turn(agent, message, run_turn)
         return "dispatched"
 
     def stop(self, id: str) -> bool:
@@ -340,13 +340,13 @@ class SubAgents:
         del self._agents[id]
         if not agent.running:
             await agent.session.__aexit__(None, None, None)
-        await self._forget(id)
+        await self._remove_record(id)
 
     def describe(self) -> dict[str, Any]:
         """Return the state of all, oldest first, and those that were lost."""
-        active = [agent.describe() for agent in self._agents.values()]
-        lost = [{"subagent_id": id, "task": _short(str(value.get("task", "")))} for id, value in self._lost.items()]
-        return {"active_sessions": active, "count": len(active), **({"lost": lost} if lost else {})}
+        last_active = [agent.describe() for agent in self._agents.values()]
+        lost = [{"subagent_id": id, "task": _shorten(str(value.get("task", "")))} for id, value in self._lost.items()]
+        return {"active_sessions": last_active, "count": len(last_active), **({"lost": lost} if lost else {})}
 
     async def aclose(self) -> None:
         """End all of them, with the session. Records stay: the next session of that key reports them as lost."""
@@ -362,32 +362,32 @@ class SubAgents:
             await agent.session.__aexit__(None, None, None)
         self._agents.clear()
 
-    async def _record(self, agent: SubAgent) -> None:
+    async def _write_record(self, agent: SubAgent) -> None:
         """Record a sub-agent of a session that a later process may continue."""
         if self._records is None:
             return
-        value = {"task": agent.task[:2000], "name": agent.name, "process": f"{_host()}/{_PROCESS}"}
+        value = {"task": agent.task[:2000], "name": agent.name, "process": f"{_host_name()}/{_PROCESS_NAME}"}
         await self._records.put(agent.id, value, group=self.parent.state.key)
         if agent.is_closed:
-            await self._forget(agent.id)
+            await self._remove_record(agent.id)
 
-    async def _forget(self, id: str) -> None:
+    async def _remove_record(self, id: str) -> None:
         if self._records is not None:
             with suppress(ToolFailure):
                 await self._records.remove(id)
 
-    def _begin(self, agent: SubAgent, prompt: str, turn: Turn) -> None:
+    def _start_turn(self, agent: SubAgent, prompt: str, run_turn: TurnRunner) -> None:
         agent.running = True
-        agent.enter("waiting_for_llm")
+        agent.set_phase("waiting_for_llm")
         assert self._tasks is not None
-        self._tasks.spawn(lambda: self._work(agent, prompt, turn))
+        self._tasks.spawn(lambda: self._run_turns(agent, prompt, run_turn))
 
-    async def _work(self, agent: SubAgent, prompt: str, turn: Turn) -> None:
+    async def _run_turns(self, agent: SubAgent, prompt: str, run_turn: TurnRunner) -> None:
         """Run turns until no message waits."""
         try:
             while True:
                 agent.turns += 1
-                kind, text = await turn(agent, prompt)
+                kind, text = await run_turn(agent, prompt)
                 waiting = agent.take_messages()
                 if waiting and not agent.turns_left:
                     text = f"{text}\n[{len(waiting)} messages were not read: its {agent.max_turns} turns are used up.]"
@@ -404,15 +404,15 @@ class SubAgents:
         finally:
             agent.running, agent.cancel = False, None
             agent.inbox.clear()
-            agent.enter("idle")
-            self._pause.set()
-            self._pause = anyio.Event()
+            agent.set_phase("idle")
+            self._work_ended.set()
+            self._work_ended = anyio.Event()
         if agent.is_closed and not self._is_closed:  # closed while it ran
             await agent.session.__aexit__(None, None, None)
 
-    def _add(self, event: str) -> None:
+    def _queue_event(self, event: str) -> None:
         self._events.append(event)
-        if len(self._events) > _EVENTS:
+        if len(self._events) > _MAX_EVENTS:
             self._events.popleft()
             self._dropped += 1
 
@@ -426,22 +426,22 @@ def registry_of(session: Session) -> SubAgents:
     return found
 
 
-def _short(text: str) -> str:
-    return clip(" ".join(text.split()), _TASK_SHOWN)
+def _shorten(text: str) -> str:
+    return clip(" ".join(text.split()), _MAX_TASK_CHARS)
 
 
-def _stamp(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _host() -> str:
+def _host_name() -> str:
     return os.uname().nodename if hasattr(os, "uname") else ""
 
 
-def _lives(process: str) -> bool:
+def _is_alive_elsewhere(process: str) -> bool:
     """Whether another process of this machine has the sub-agent. One of another machine is taken for lost."""
     host, _, name = process.rpartition("/")
     number = name.partition("-")[0]
-    if host != _host() or name == _PROCESS or not number.isdecimal() or int(number) == os.getpid():
+    if host != _host_name() or name == _PROCESS_NAME or not number.isdecimal() or int(number) == os.getpid():
         return False
     return is_alive(int(number))

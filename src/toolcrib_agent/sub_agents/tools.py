@@ -11,15 +11,25 @@ from typing import Any, Final, cast
 from toolcrib import Annotations, Availability, Context, Execution, Guidance, Tool, ToolResult
 from toolcrib.errors import ToolFailure
 
-from ..tools import MANAGED, NEEDS, SHARE, SPAWNING, TASK, ListedSource, Run, Runners, runner_of
-from .profiles import list_profiles, validate
+from ..tools import (
+    REQUIREMENTS,
+    SHARE,
+    SPAWNING,
+    SUB_AGENT_SOURCE,
+    TASK_SCHEMA,
+    ListedSource,
+    RunnerFactory,
+    ToolFunction,
+    runner_of,
+)
+from .profiles import list_profiles, validate_file
 from .registry import PARENT, REGISTRY, SubAgents
 
 CATEGORY: Final = "agents"
 START: Final = "spawn_subagent"
-_QUICK: Final = Execution(timeout=60.0)
-_ID: Final = {"type": "string", "minLength": 1, "description": "As spawn_subagent returned it."}
-_CONTEXT_PARTS: Final[Mapping[str, Any]] = {
+_EXECUTION: Final = Execution(timeout=60.0)
+_ID_SCHEMA: Final = {"type": "string", "minLength": 1, "description": "As spawn_subagent returned it."}
+_CONTEXT_SCHEMAS: Final[Mapping[str, Any]] = {
     "files": {
         "type": "object",
         "additionalProperties": {"type": "string"},
@@ -28,8 +38,8 @@ _CONTEXT_PARTS: Final[Mapping[str, Any]] = {
     "findings": {"type": "array", "items": {"type": "string"}},
     "notes": {"type": "string"},
 }
-_READS: Final = Annotations(read_only=True, destructive=False, open_world=False)
-_ACTS: Final = Annotations(read_only=False, destructive=False, open_world=False)
+_READ_ANNOTATIONS: Final = Annotations(read_only=True, destructive=False, open_world=False)
+_WRITE_ANNOTATIONS: Final = Annotations(read_only=False, destructive=False, open_world=False)
 
 
 def _tool(
@@ -37,14 +47,14 @@ def _tool(
     description: str,
     properties: Mapping[str, Any],
     *required: str,
-    annotations: Annotations = _ACTS,
+    annotations: Annotations = _WRITE_ANNOTATIONS,
     example: Mapping[str, Any] | None = None,
     needs: str = SPAWNING,
     tags: tuple[str, ...] = (),
 ) -> Tool:
     return Tool(
         name=name,
-        source=MANAGED,
+        source=SUB_AGENT_SOURCE,
         local_name=name,
         op=f"agent.{name}",
         description=description,
@@ -58,7 +68,7 @@ def _tool(
         approval="never",  # what a sub-agent calls is decided call by call
         category=CATEGORY,
         tags=tags,
-        execution=_QUICK,
+        execution=_EXECUTION,
         availability=Availability(needs=(needs,)),
         guidance=Guidance(examples=(example,) if example is not None else ()),
     )
@@ -71,13 +81,13 @@ TOOLS: Final = (
         " it answers comes by itself into your next turn: go on, do not wait by calling list_active_subagents. Give"
         " either a name or a profile.",
         {
-            "task": TASK,
+            "task": TASK_SCHEMA,
             "name": {"type": "string", "maxLength": 64, "description": "What to call it."},
             "profile": {"type": "string", "description": "One of list_subagent_profiles."},
             "context": {
                 "anyOf": [
                     {"type": "string"},
-                    {"type": "object", "properties": _CONTEXT_PARTS, "additionalProperties": False},
+                    {"type": "object", "properties": _CONTEXT_SCHEMAS, "additionalProperties": False},
                 ],
                 "description": "What it has to know.",
             },
@@ -119,7 +129,7 @@ TOOLS: Final = (
         "send_to_subagent",
         "Send a message to a sub-agent. One that works reads it before its next step (queued); an idle one begins a"
         " turn with it and what it knows already (dispatched).",
-        {"subagent_id": _ID, "message": {"type": "string", "minLength": 1, "pattern": r"\S"}},
+        {"subagent_id": _ID_SCHEMA, "message": {"type": "string", "minLength": 1, "pattern": r"\S"}},
         "subagent_id",
         "message",
         example={"subagent_id": "callers-1f3a", "message": "Look at the tests too"},
@@ -127,14 +137,14 @@ TOOLS: Final = (
     _tool(
         "cancel_subagent",
         "Stop what a sub-agent does now; it stays, and a message begins a new turn.",
-        {"subagent_id": _ID},
+        {"subagent_id": _ID_SCHEMA},
         "subagent_id",
         example={"subagent_id": "callers-1f3a"},
     ),
     _tool(
         "close_subagent",
         "End a sub-agent that you need no more: its work is cancelled, its conversation is forgotten.",
-        {"subagent_id": _ID},
+        {"subagent_id": _ID_SCHEMA},
         "subagent_id",
         example={"subagent_id": "callers-1f3a"},
     ),
@@ -142,14 +152,14 @@ TOOLS: Final = (
         "list_active_subagents",
         "List your sub-agents: what each does now, its turns, and those lost by a restart.",
         {},
-        annotations=_READS,
+        annotations=_READ_ANNOTATIONS,
         example={},
     ),
     _tool(
         "list_subagent_profiles",
         "List the profiles by which a sub-agent can be spawned: role, tools, and what is wrong with one.",
         {},
-        annotations=_READS,
+        annotations=_READ_ANNOTATIONS,
         example={},
     ),
     _tool(
@@ -157,7 +167,7 @@ TOOLS: Final = (
         "Check the file of a sub-agent profile (YAML or JSON) before it is used.",
         {"path": {"type": "string", "minLength": 1}},
         "path",
-        annotations=_READS,
+        annotations=_READ_ANNOTATIONS,
         example={"path": ".toolcrib/agents/reviewer.yaml"},
         tags=("files",),  # rules for files, `Read(…)`, look at its path
     ),
@@ -165,9 +175,9 @@ TOOLS: Final = (
         SHARE,
         "Give the agent that you work for something before your answer: files, findings, notes. It reads them in its"
         " next turn.",
-        _CONTEXT_PARTS,
+        _CONTEXT_SCHEMAS,
         example={"findings": ["parse_config has 4 callers"]},
-        needs=NEEDS[SHARE],
+        needs=REQUIREMENTS[SHARE],
     ),
 )
 """All of them, by their own names; the profile `introspection` has seed 003's."""
@@ -176,10 +186,10 @@ TOOLS: Final = (
 class SubAgentTools(ListedSource):
     """Source of these tools. One for a crib, shared by all of its agents."""
 
-    def __init__(self, *, only: frozenset[str] | None, served: Runners | None = None) -> None:
-        """`only` are the names or categories that the configuration chose; `served` as in `AgentTools`."""
+    def __init__(self, *, only: frozenset[str] | None, runner_factory: RunnerFactory | None = None) -> None:
+        """`only` are the names or categories that the configuration chose; `runner_factory` as in `AgentTools`."""
         tools = [tool for tool in TOOLS if only is None or not only.isdisjoint({tool.name, CATEGORY})]
-        run: dict[str, Run] = {
+        run: dict[str, ToolFunction] = {
             START: self._spawn,
             "send_to_subagent": self._send,
             "cancel_subagent": self._cancel,
@@ -189,8 +199,8 @@ class SubAgentTools(ListedSource):
             "validate_subagent_profile": self._validate,
             SHARE: _share,
         }
-        super().__init__(MANAGED, tools, run)
-        self._served = served
+        super().__init__(SUB_AGENT_SOURCE, tools, run)
+        self._served = runner_factory
 
     async def _spawn(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         runner = await runner_of(context, self._served)
@@ -221,7 +231,7 @@ class SubAgentTools(ListedSource):
         return _result({"profiles": profiles, "count": len(profiles)})
 
     async def _validate(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        report = await validate((await self._registry(context)).parent, arguments["path"])
+        report = await validate_file((await self._registry(context)).parent, arguments["path"])
         return _result(
             {
                 "valid": not report.errors,
@@ -248,14 +258,14 @@ async def _share(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     return _result({"success": True, "message": "The agent that you work for reads it in its next turn."})
 
 
-def render_context(given: str | Mapping[str, Any]) -> str:
+def render_context(context: str | Mapping[str, Any]) -> str:
     """Return a text, or files, findings and notes, as one text for a prompt; empty if there is nothing in it."""
-    if isinstance(given, str):
-        return given.strip()
-    parts = [f"File {path}:\n{content}" for path, content in given.get("files", {}).items()]
-    if findings := given.get("findings"):
+    if isinstance(context, str):
+        return context.strip()
+    parts = [f"File {path}:\n{content}" for path, content in context.get("files", {}).items()]
+    if findings := context.get("findings"):
         parts.append("\n".join(("Findings:", *(f"- {finding}" for finding in findings))))
-    if notes := given.get("notes", "").strip():
+    if notes := context.get("notes", "").strip():
         parts.append(f"Notes: {notes}")
     return "\n\n".join(parts)
 

@@ -54,7 +54,7 @@ def to(number: int, name: str, **arguments: Any) -> Callable[[Seen], Reply]:
 async def idle(session: Session) -> SubAgents:
     """Return the registry once no sub-agent works."""
     registry = registry_of(session)
-    await registry.settled()
+    await registry.wait_idle()
     return registry
 
 

@@ -70,7 +70,7 @@ async def test_clients_have_the_tools_where_a_model_is_configured_and_built_in_t
 async def test_a_client_gets_what_its_sub_agent_answers_with_its_next_result() -> None:
     async with served("It is there.") as (session, _, _model):
         begun = json.loads((await session.call("spawn_subagent", {"task": "Look", "name": "looker"})).text)
-        await registry_of(session).settled()
+        await registry_of(session).wait_idle()
         result = await session.call("look", {"at": "x"})
         again = await session.call("look", {"at": "x"})
 

@@ -41,7 +41,7 @@ async def test_a_model_that_says_nothing_is_told_so_and_then_asked_for_a_last_an
 async def test_rounds_in_which_nothing_could_run_end_in_a_last_answer() -> None:
     async with opened() as (session, _):
         model = ScriptedModel(*[calls("look_up", at="x")] * 3, "I have no such tool.")
-        outcome = await Agent(model, session, limits=AgentLimits(fruitless=3)).run("Look")
+        outcome = await Agent(model, session, limits=AgentLimits(fruitless_rounds=3)).run("Look")
 
         assert (outcome.text, outcome.stopped) == ("I have no such tool.", "fruitless")
         assert outcome.reason == "no tool call could run for 3 rounds"
@@ -51,7 +51,7 @@ async def test_a_limit_of_requests_ends_in_one_more_without_tools() -> None:
     async with opened() as (session, world):
         model = ScriptedModel(calls("write", text="a"), calls("write", text="b"), "Two of three are written.")
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session, limits=AgentLimits(requests=2)).run("Write", tell=events.append)
+        outcome = await Agent(model, session, limits=AgentLimits(requests=2)).run("Write", on_event=events.append)
 
         assert (outcome.text, outcome.stopped) == ("Two of three are written.", "limit")
         assert outcome.reason == "the 2 requests to the model are used up"
@@ -186,9 +186,9 @@ async def test_a_caller_that_is_cancelled_finds_a_valid_history_at_the_agent() -
             await world.begun.wait()
             group.cancel_scope.cancel()
 
-        assert agent.last is not None
-        assert (agent.last.stopped, is_valid(agent.last.history)) == ("cancelled", True)
-        assert [part.part_kind for part in agent.last.history[-1].parts] == ["tool-return"]
+        assert agent.last_outcome is not None
+        assert (agent.last_outcome.stopped, is_valid(agent.last_outcome.history)) == ("cancelled", True)
+        assert [part.part_kind for part in agent.last_outcome.history[-1].parts] == ["tool-return"]
 
 
 async def test_leaving_the_block_of_a_stream_ends_its_run() -> None:
@@ -218,7 +218,7 @@ async def test_a_request_that_fails_for_a_while_is_repeated_and_one_that_is_refu
         halfway = Reply(text="I beg", error=ModelHTTPError(503, "scripted"))
         model = ScriptedModel(limited, halfway, UnexpectedModelBehavior("nothing came"), "Done.")
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session, limits=QUICK).run("Do", tell=events.append)
+        outcome = await Agent(model, session, limits=QUICK).run("Do", on_event=events.append)
 
         retries = [event for event in events if isinstance(event, Retrying)]
         assert [(event.attempt, event.wait, event.discards) for event in retries] == [
@@ -272,7 +272,7 @@ async def test_wherever_a_run_is_cancelled_its_history_is_valid_and_can_be_gone_
             if len(heard) == place + 1:
                 agent.cancel()
 
-        outcome = await agent.run("Look and write", tell=cancels)
+        outcome = await agent.run("Look and write", on_event=cancels)
         model.steps[:] = ["Gone on."]
         after = await agent.run("Go on", history=outcome.history)
 

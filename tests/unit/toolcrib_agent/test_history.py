@@ -25,7 +25,16 @@ from pydantic_ai.messages import (
 
 from toolcrib import UsageError
 from toolcrib_agent.compaction import tokens_of
-from toolcrib_agent.messages import INTERRUPTED, calls_of, dump, finished_part, load, merged, text_of, valid
+from toolcrib_agent.messages import (
+    INTERRUPTED,
+    calls_of,
+    dump,
+    finished_part,
+    load,
+    make_valid,
+    merge_adjacent,
+    text_of,
+)
 
 ASK = ModelRequest(parts=[UserPromptPart(content="Look")])
 CALL = ToolCallPart(tool_name="look", args={"at": "x"}, tool_call_id="1")
@@ -48,39 +57,39 @@ def told(messages: list[ModelMessage]) -> list[list[str]]:
 def test_a_valid_history_stays_the_same_objects() -> None:
     history: list[ModelMessage] = [ASK, response(CALL), request(BACK), response(TextPart("There."))]
 
-    assert all(after is before for after, before in zip(valid(history), history, strict=True))
+    assert all(after is before for after, before in zip(make_valid(history), history, strict=True))
 
 
 def test_a_call_without_a_return_gets_one_that_says_so() -> None:
-    made = valid([ASK, response(CALL, OTHER), request(BACK), response(TextPart("There."))])
+    made = make_valid([ASK, response(CALL, OTHER), request(BACK), response(TextPart("There."))])
     assert told(made)[2] == ["tool-return", "tool-return"]
     missing = made[2].parts[1]
     assert isinstance(missing, ToolReturnPart) and missing.tool_call_id == "2"
     assert (missing.content, missing.outcome) == (INTERRUPTED, "interrupted")
-    assert told(valid([ASK, response(CALL)])) == [["user-prompt"], ["tool-call"], ["tool-return"]]
+    assert told(make_valid([ASK, response(CALL)])) == [["user-prompt"], ["tool-call"], ["tool-return"]]
 
 
 def test_returns_come_in_the_order_of_the_calls_and_before_what_else_was_said() -> None:
     late = ToolReturnPart(tool_name="look", content="y", tool_call_id="2")
-    made = valid([ASK, response(CALL, OTHER), request(UserPromptPart(content="Hurry"), late, BACK)])
+    made = make_valid([ASK, response(CALL, OTHER), request(UserPromptPart(content="Hurry"), late, BACK)])
 
     assert told(made)[2] == ["tool-return", "tool-return", "user-prompt"]
     assert list(made[2].parts[:2]) == [BACK, late]
 
 
 def test_a_return_without_its_call_is_left_out_and_so_is_one_given_twice() -> None:
-    assert told(valid([request(BACK, UserPromptPart(content="Hi"))])) == [["user-prompt"]]
-    assert told(valid([ASK, response(CALL), request(BACK, BACK)]))[2] == ["tool-return"]
+    assert told(make_valid([request(BACK, UserPromptPart(content="Hi"))])) == [["user-prompt"]]
+    assert told(make_valid([ASK, response(CALL), request(BACK, BACK)]))[2] == ["tool-return"]
 
 
 def test_a_history_begins_with_a_request_and_has_no_empty_message() -> None:
-    made = valid([response(TextPart("Hello")), ASK, response(), request(UserPromptPart(content="Now"))])
+    made = make_valid([response(TextPart("Hello")), ASK, response(), request(UserPromptPart(content="Now"))])
 
     assert told(made) == [["user-prompt", "user-prompt"]]
 
 
 def test_requests_that_follow_one_another_become_one() -> None:
-    made = merged([ASK, request(SystemPromptPart(content="Now")), response(CALL), ASK, request(BACK)])
+    made = merge_adjacent([ASK, request(SystemPromptPart(content="Now")), response(CALL), ASK, request(BACK)])
 
     assert told(made) == [["user-prompt", "system-prompt"], ["tool-call"], ["tool-return", "user-prompt"]]
 
@@ -104,9 +113,9 @@ MESSAGES = st.lists(
 @pytest.mark.slow
 @given(MESSAGES)
 def test_whatever_comes_becomes_valid_and_stays_so(messages: list[ModelMessage]) -> None:
-    made = valid(messages)
+    made = make_valid(messages)
 
-    assert valid(made) == made
+    assert make_valid(made) == made
     assert all(isinstance(message, ModelRequest) == (place % 2 == 0) for place, message in enumerate(made))
     for place, message in enumerate(made):
         assert message.parts

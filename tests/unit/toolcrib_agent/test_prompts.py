@@ -22,7 +22,7 @@ from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.policy.modes import MODES, Mode, ModeSettings
 from toolcrib.testing import ScriptedSource
-from toolcrib_agent.prompts import PROJECT_BYTES, Facts, Part, Project, compose, project_of, text_of
+from toolcrib_agent.prompts import MAX_PROJECT_BYTES, Project, PromptFacts, PromptPart, compose, project_of, text_of
 
 PROFILES: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 TODAY: Final = date(2026, 11, 21)
@@ -67,7 +67,7 @@ def shed(count: int = 60) -> tuple[Tool, ...]:
 
 
 def said(session: Session, **facts: Any) -> dict[str, str]:
-    return {part.name: part.text for part in compose(session, Facts(**facts))}
+    return {part.name: part.text for part in compose(session, PromptFacts(**facts))}
 
 
 async def asked(session: Session) -> str:
@@ -87,7 +87,7 @@ async def asked(session: Session) -> str:
 async def test_the_prompt_of_a_profile_is_as_short_as_it_ever_was(profile: str, tmp_path: Path) -> None:
     async with having(*shed()) as crib:
         session = crib.session(profile=profile, workspace=tmp_path)
-        parts = compose(session, Facts(mode=crib.policy.mode(session.mode), today=TODAY))
+        parts = compose(session, PromptFacts(mode=crib.policy.mode(session.mode), today=TODAY))
         length = len(text_of(parts).replace(str(tmp_path), "boats/and/shop").encode()) // 4
 
     assert length == LONGEST[profile], "shorter: write the new figure down; longer: take something out"
@@ -97,7 +97,7 @@ async def test_the_prompt_of_a_profile_is_as_short_as_it_ever_was(profile: str, 
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_the_prompt_does_not_grow_with_the_catalog(profile: str) -> None:
     async with having(*shed()) as crib, having(*shed(800)) as large:
-        few, many = (text_of(compose(one.session(profile=profile), Facts(today=TODAY))) for one in (crib, large))
+        few, many = (text_of(compose(one.session(profile=profile), PromptFacts(today=TODAY))) for one in (crib, large))
 
     assert len(many) <= len(few) + 20  # a number has more digits
 
@@ -142,7 +142,7 @@ async def _check_names(tools: Sequence[Tool], profile: str, mode: str, without: 
         session = crib.session(profile=profile, mode=mode, allowed_tools=allowed)
         for name in off - outside:
             session.disable(name)
-        told = text_of(compose(session, Facts(mode=crib.policy.mode(mode), today=TODAY)))
+        told = text_of(compose(session, PromptFacts(mode=crib.policy.mode(mode), today=TODAY)))
         heard = await asked(session)
 
         reachable = {tool.name for tool in session.visible.offered()}
@@ -318,12 +318,12 @@ async def test_a_file_that_a_tainted_session_wrote_is_named_and_not_believed(tmp
 
 
 async def test_a_long_file_is_cut_and_that_is_said(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text("å" * PROJECT_BYTES)
+    (tmp_path / "AGENTS.md").write_text("å" * MAX_PROJECT_BYTES)
     async with having() as crib:
         session = crib.session(workspace=tmp_path)
         found = await project_of(session)
 
-        assert found == Project(path="AGENTS.md", text="å" * (PROJECT_BYTES // 2), is_whole=False)
+        assert found == Project(path="AGENTS.md", text="å" * (MAX_PROJECT_BYTES // 2), is_whole=False)
         assert "[the first 32,768 bytes; the file has more]" in said(session, project=found)["project"]
 
 
@@ -412,17 +412,17 @@ async def test_the_parts_come_in_their_order_and_what_is_not_there_is_left_out(t
     async with having(*shed()) as crib:
         await crib.load(write_skills(tmp_path / "skills", "varnish"))
         session = crib.session(workspace=tmp_path)
-        facts = Facts(
+        facts = PromptFacts(
             instructions="You help with boats.",
             mode=crib.policy.mode("cautious"),
             project=Project(path="AGENTS.md", text="Use tabs."),
             today=TODAY,
         )
         whole = compose(session, facts)
-        least = compose(session, Facts())
+        least = compose(session, PromptFacts())
 
     assert [part.name for part in whole] == ["role", "tools", "mode", "files", "project", "skills", "data", "date"]
-    assert whole[0] == Part(name="role", text="You help with boats.")
-    assert whole[-1] == Part(name="date", text="Today is Saturday, 2026-11-21.")
+    assert whole[0] == PromptPart(name="role", text="You help with boats.")
+    assert whole[-1] == PromptPart(name="date", text="Today is Saturday, 2026-11-21.")
     assert [part.name for part in least] == ["role", "tools", "files", "skills", "data"]
     assert text_of(whole) == "\n\n".join(part.text for part in whole)

@@ -36,7 +36,7 @@ from toolcrib_agent.events import (
     Requesting,
     TextDelta,
     ThinkingDelta,
-    Used,
+    UsageReport,
 )
 from unit.toolcrib_agent.workroom import World, is_valid, opened
 
@@ -66,8 +66,8 @@ async def test_the_events_of_a_run_come_in_the_order_in_which_things_happen() ->
             events = [event async for event in stream]
 
         assert kinds(events) == [
-            *("Requesting", "ThinkingDelta", "TextDelta", "Used", "CallBegun", "CallEnded"),
-            *("Requesting", "TextDelta", "Used", "Finished"),
+            *("Requesting", "ThinkingDelta", "TextDelta", "UsageReport", "CallBegun", "CallEnded"),
+            *("Requesting", "TextDelta", "UsageReport", "Finished"),
         ]
         begun, ended = events[4], events[5]
         assert isinstance(begun, CallBegun) and isinstance(ended, CallEnded)
@@ -108,7 +108,7 @@ async def test_what_a_call_says_while_it_runs_is_told_with_its_id() -> None:
     async with opened() as (session, _):
         model = ScriptedModel(calls("look", at="x") + Reply(calls=(Call(name="talk", id="t1"),)), "Done.")
         events: list[AgentEvent] = []
-        await Agent(model, session).run("Talk", tell=events.append)
+        await Agent(model, session).run("Talk", on_event=events.append)
 
         (heard,) = [event for event in events if isinstance(event, CallProgress)]
         assert (heard.id, heard.name) == ("t1", "talk")
@@ -132,7 +132,7 @@ async def test_arguments_that_are_no_json_are_told_to_the_model_and_nothing_runs
         broken = Reply(calls=(Call(name="write", arguments='{"text": "a'),))
         model = ScriptedModel(broken, calls("write", text="a"), "Done.")
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session).run("Write", tell=events.append)
+        outcome = await Agent(model, session).run("Write", on_event=events.append)
 
         (told, _) = [event for event in events if isinstance(event, CallBegun)]
         assert told.arguments == '{"text": "a'
@@ -158,7 +158,7 @@ async def test_a_question_is_told_with_its_rule_and_its_answer() -> None:
     async with opened(mode="cautious", approver=approver) as (session, world):
         model = ScriptedModel(calls("write", text="a"), "Done.")
         events: list[AgentEvent] = []
-        await Agent(model, session).run("Write", tell=events.append)
+        await Agent(model, session).run("Write", on_event=events.append)
 
         (asked,) = [event for event in events if isinstance(event, Asked)]
         (answered,) = [event for event in events if isinstance(event, Answered)]
@@ -188,7 +188,7 @@ async def test_an_agent_asks_the_user_where_there_is_somebody_to_ask() -> None:
         both = calls("ask_user", question="Which?", options=list("abcdefg")) + calls("ask_user", question="Why?")
         model = ScriptedModel(both, "Fine.")
         events: list[AgentEvent] = []
-        await Agent(model, session).run("Choose", tell=events.append)
+        await Agent(model, session).run("Choose", on_event=events.append)
 
         assert model.seen[1].results == ["Postgres", DISMISSED]
         assert [question.options for question in asked] == [tuple("abcde"), ()]
@@ -270,7 +270,9 @@ async def test_a_full_context_is_compacted_before_the_next_request() -> None:
             calls("look", at="x" * 400), full, "They looked at x and y.", "Both are there.", context_window=1000
         )
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session, limits=AgentLimits(keep=0.1)).run("Look at x and y", tell=events.append)
+        outcome = await Agent(model, session, limits=AgentLimits(keep=0.1)).run(
+            "Look at x and y", on_event=events.append
+        )
 
         (made,) = [event for event in events if isinstance(event, Compacted)]
         assert made.by == "model" and made.after < made.before
@@ -286,7 +288,7 @@ async def test_a_context_that_the_api_calls_too_long_is_compacted_and_asked_agai
             calls("look", at="x" * 2000), calls("look", at="y"), too_long, ModelHTTPError(500, "scripted"), "Done."
         )
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session, limits=AgentLimits(retries=0)).run("Look around", tell=events.append)
+        outcome = await Agent(model, session, limits=AgentLimits(retries=0)).run("Look around", on_event=events.append)
 
         (made,) = [event for event in events if isinstance(event, Compacted)]
         assert (made.by, outcome.text) == ("outline", "Done.")
@@ -302,17 +304,17 @@ async def test_a_history_is_compacted_on_demand() -> None:
         for number in range(3):
             history = (await agent.run(f"Question {number}", history=history)).history
         events: list[AgentEvent] = []
-        shorter = await agent.compact(history, tell=events.append)
+        shorter = await agent.compact(history, on_event=events.append)
 
         assert len(shorter) < len(history) and is_valid(shorter)
         assert "In short: three answers." in str(shorter[0])
-        assert [type(event) for event in events] == [Used, Compacted]
+        assert [type(event) for event in events] == [UsageReport, Compacted]
 
 
 async def test_requests_tell_what_the_model_has_and_how_full_its_context_is() -> None:
     async with opened() as (session, _):
         events: list[AgentEvent] = []
-        await Agent(ScriptedModel("Hi.", context_window=5000), session).run("Hello", tell=events.append)
+        await Agent(ScriptedModel("Hi.", context_window=5000), session).run("Hello", on_event=events.append)
 
         (asked,) = [event for event in events if isinstance(event, Requesting)]
         assert (asked.number, asked.window, "look" in asked.tools) == (1, 5000, True)
@@ -351,7 +353,7 @@ async def test_a_listener_that_breaks_does_not_end_the_run() -> None:
         raise RuntimeError("a broken screen")
 
     async with opened() as (session, _):
-        outcome = await Agent(ScriptedModel("Hello."), session).run("Hello", tell=breaks)
+        outcome = await Agent(ScriptedModel("Hello."), session).run("Hello", on_event=breaks)
 
         assert outcome.text == "Hello."
 
@@ -404,4 +406,4 @@ def test_an_agent_is_made_where_no_event_loop_runs() -> None:
     agent = Agent(ScriptedModel("hello"), Toolcrib().session())
     agent.cancel()
 
-    assert agent.last is None
+    assert agent.last_outcome is None

@@ -67,7 +67,7 @@ async def child_of(session: Session, profile: str, **limits: Any) -> tuple[list[
     given = AgentLimits(**limits) if limits else None
     await Agent(model, session, sub_agents=True, limits=given).run("Start")
     registry = registry_of(session)
-    await registry.settled()
+    await registry.wait_idle()
     return seen, registry.describe()["active_sessions"][0]
 
 

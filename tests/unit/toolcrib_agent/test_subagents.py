@@ -15,14 +15,14 @@ from toolcrib.core.session import Limits
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import Call, Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent, AgentLimits
-from toolcrib_agent.events import AgentEvent, Asked, CallEnded, Finished, OfAgent
-from toolcrib_agent.messages import valid
-from toolcrib_agent.tools import NEEDS
+from toolcrib_agent.events import AgentEvent, Asked, CallEnded, Finished, SubAgentEvent
+from toolcrib_agent.messages import make_valid
+from toolcrib_agent.tools import REQUIREMENTS
 from unit.toolcrib_agent.workroom import opened_crib
 
 
-def told(events: list[AgentEvent]) -> list[OfAgent]:
-    return [event for event in events if isinstance(event, OfAgent)]
+def told(events: list[AgentEvent]) -> list[SubAgentEvent]:
+    return [event for event in events if isinstance(event, SubAgentEvent)]
 
 
 async def test_a_spawned_agent_does_its_task_in_a_conversation_of_its_own_and_its_answer_comes_back() -> None:
@@ -34,7 +34,7 @@ async def test_a_spawned_agent_does_its_task_in_a_conversation_of_its_own_and_it
             "It was done for me.",
         )
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session, instructions="You are Ada.").run("Have a written", tell=events.append)
+        outcome = await Agent(model, session, instructions="You are Ada.").run("Have a written", on_event=events.append)
 
         assert model.seen[1].prompts == ["Write a\n\nWhat is known:\na is a letter"]
         assert "You work for another agent" in model.seen[1].instructions
@@ -74,7 +74,7 @@ async def test_agents_nest_three_deep_and_the_deepest_has_no_tool_to_spawn_anoth
         spawn = calls("spawn_agent", task="dig")
         model = ScriptedModel(spawn, spawn, spawn, spawn, "Bottom.", "Third.", "Second.", "First.")
         events: list[AgentEvent] = []
-        outcome = await Agent(model, session).run("Dig", tell=events.append)
+        outcome = await Agent(model, session).run("Dig", on_event=events.append)
 
         assert ["spawn_agent" in seen.tools for seen in model.seen[:4]] == [True, True, True, False]
         assert model.seen[4].results[0].startswith("not_")
@@ -152,7 +152,7 @@ async def test_a_spawned_agent_works_in_its_parents_mode_and_asks_the_same_peopl
             calls("spawn_agent", task="Write"), calls("write", text="a"), "Refused.", calls("write", text="b"), "No."
         )
         events: list[AgentEvent] = []
-        await Agent(model, session).run("Write", tell=events.append)
+        await Agent(model, session).run("Write", on_event=events.append)
 
         assert ([question.arguments for question in approver.questions], world.written) == ([{"text": "a"}], [])
         assert len([event for event in events if isinstance(event, Asked)]) == 1
@@ -249,7 +249,7 @@ async def test_cancelling_a_run_ends_the_agents_that_it_has_spawned() -> None:
 
         (ended,) = [event.event for event in told(events) if isinstance(event.event, Finished)]
         assert (ended.outcome.stopped, stream.outcome.stopped) == ("cancelled", "cancelled")
-        assert list(stream.outcome.history) == valid(stream.outcome.history)
+        assert list(stream.outcome.history) == make_valid(stream.outcome.history)
         assert (await agent.run("Go on", history=stream.outcome.history)).text == "It was stopped."
 
 
@@ -340,4 +340,4 @@ async def test_a_spawned_agent_asks_the_same_user() -> None:
 
 
 def test_what_an_agents_tools_need_is_never_inherited() -> None:
-    assert set(NEEDS.values()) == AGENT_NEEDS
+    assert set(REQUIREMENTS.values()) == AGENT_NEEDS

@@ -11,7 +11,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 from toolcrib import Toolcrib, tool
 from toolcrib.testing.models import Hold, Reply, ScriptedModel, calls
 from toolcrib_agent import Agent, AgentLimits
-from toolcrib_agent.events import Finished, Selected, Used
+from toolcrib_agent.events import Finished, Selected, UsageReport
 
 SIMPLE: dict[str, Any] = {
     "complexity": "simple",
@@ -66,7 +66,7 @@ async def selected(
     """Return the selections of one run, and the tools that the model had for its answer."""
     heard: list[Any] = []
     async with crib.session(profile=profile) as session:
-        outcome = await Agent(model, session, **options).run(prompt, tell=heard.append)
+        outcome = await Agent(model, session, **options).run(prompt, on_event=heard.append)
     assert outcome.stopped == "answered"
     return [event for event in heard if isinstance(event, Selected)], set(model.seen[-1].tools) & OWN
 
@@ -156,9 +156,9 @@ async def test_the_request_counts_against_the_limits_and_is_left_out_where_it_wo
     heard: list[Any] = []
     model = ScriptedModel(calls("classify_intent", **SIMPLE), "Sun.")
     async with crib.session(profile="mine") as session:
-        outcome = await Agent(model, session, limits=AgentLimits(requests=2)).run("Weather?", tell=heard.append)
+        outcome = await Agent(model, session, limits=AgentLimits(requests=2)).run("Weather?", on_event=heard.append)
     assert outcome.usage.requests == 2
-    assert [event.total.requests for event in heard if isinstance(event, Used)] == [1, 2]
+    assert [event.total.requests for event in heard if isinstance(event, UsageReport)] == [1, 2]
     (event,), _ = await selected(crib, ScriptedModel("Sun."), limits=AgentLimits(requests=1))
     assert (event.intent["complexity"], "limits" in event.problem) == ("medium", True)
 

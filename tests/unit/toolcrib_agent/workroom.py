@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage
 
 from toolcrib import Context, Session, Toolcrib, tool
 from toolcrib.crib.options import SessionOptions
-from toolcrib_agent.messages import valid
+from toolcrib_agent.messages import make_valid
 
 
 class World:
@@ -86,4 +86,4 @@ async def opened(**options: Unpack[SessionOptions]) -> AsyncGenerator[tuple[Sess
 
 def is_valid(history: tuple[ModelMessage, ...]) -> bool:
     """Whether every API would take it: nothing is left to repair."""
-    return list(history) == valid(history)
+    return list(history) == make_valid(history)

@@ -23,10 +23,10 @@ from toolcrib_agent.events import (
     Compacted,
     Concluding,
     Finished,
-    OfAgent,
     Outcome,
     Requesting,
     Retrying,
+    SubAgentEvent,
     TextDelta,
     ThinkingDelta,
 )
@@ -150,7 +150,7 @@ async def test_a_turn_shows_what_an_agent_tells_in_its_order(tmp_path: Path) -> 
             TextDelta(text="First.\n\nSecond"),
             CallBegun(id="c1", name="spawn_agent", arguments={"task": "look"}),
             CallProgress(id="c1", name="spawn_agent", update=Output(call_id="x", chunk="working\non it\n")),
-            OfAgent(id="x", tool="spawn_agent", depth=1, task="look", event=done),
+            SubAgentEvent(id="x", tool="spawn_agent", depth=1, task="look", event=done),
         ):
             view.take(event)
         talk.screen.say(view.draw())
