@@ -90,7 +90,7 @@ async def start_run(
     the run. A run that was cancelled stops the sub-agents in the background, too.
     """
     session, history = setup.session, tuple(history)
-    session.parts.policy.taint.stain_by(untrusted_in(history), session.state)  # another session may have read it
+    session.parts.policy.taint.mark_tainted_by(untrusted_in(history), session.state)  # another session may have read it
     add_agent_tools(setup)
     registry = registry_of(session)
     if setup.depth == 0:  # the session of a sub-agent is not opened again

@@ -257,8 +257,8 @@ class Workspaces:
         sandbox = self.shells.sandbox_of(state)
         if sandbox is None or taint is None:
             return sandbox
-        stain = partial(self._policy.taint.stain_by, session=state)
-        return MarkedSandbox(sandbox, self._marks, taint, state.key, stain, _is_read_before)
+        mark_tainted = partial(self._policy.taint.mark_tainted_by, session=state)
+        return MarkedSandbox(sandbox, self._marks, taint, state.key, mark_tainted, _is_read_before)
 
     def arrange(
         self,

@@ -108,7 +108,7 @@ class ConversationRows:
         """Note a use with one of the next commits. Never waits, never raises."""
         self._writer.later(_touch, principal, key, now)
 
-    def stain(self, principal: str, key: str, name: str, now: float) -> None:
+    def mark_tainted(self, principal: str, key: str, name: str, now: float) -> None:
         """Call a conversation tainted by the tool `name`, with one of the next commits. Never waits, never raises."""
         self._writer.later(_merge, principal, key, SavedState(tainted=name), SavedState(), now)
 

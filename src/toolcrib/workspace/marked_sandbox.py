@@ -44,10 +44,10 @@ class MarkedSandbox:
         marks: FileMarks,
         taint: StoredTaint,
         session: str,
-        stain: Callable[[str], None],
+        mark_tainted: Callable[[str], None],
         is_read_before: Callable[[Path], bool],
     ) -> None:
-        """`taint` is that of the call, `session` the key of its session; `stain` taints that after the call.
+        """`taint` is that of the call, `session` the key of its session; `mark_tainted` taints that after the call.
 
         `is_read_before`: whether the sandbox itself reads a file before a command, to be able to restore it.
         """
@@ -56,7 +56,7 @@ class MarkedSandbox:
         self._marks = marks
         self._taint = taint
         self._session = session
-        self._stain = stain
+        self._mark_tainted = mark_tainted
         self._is_read_before = is_read_before
 
     @property
@@ -107,7 +107,7 @@ class MarkedSandbox:
 
     def _note(self, mark: TaintedFile) -> None:
         if self._taint.is_over:
-            self._stain(f"a command: {mark.reason}")
+            self._mark_tainted(f"a command: {mark.reason}")
         else:
             self._taint.note_file(mark.source, mark.reason)
 

@@ -241,7 +241,7 @@ class Examine:
         findings: dict[str, Any] = {"hidden": hidden, "removed": _removed(given, shown)} if hidden else {}
         findings |= {"suspicious": list(found)} if found else {}
         if found and call.tool is not None:
-            self._taint.stain(call.tool, call.session)
+            self._taint.mark_tainted(call.tool, call.session)
         return result.with_meta(**findings) if findings else result
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ...core.patterns import regex
-from ..argument_conditions import HERE, glob
+from ..argument_conditions import PROCESS_FOLDER, glob
 from .command_tools import CallArguments, scripts_of, texts_of
 from .deletions import deletes
 from .harmless_programs import HARMLESS
@@ -111,7 +111,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
     head: str
     """Common beginning of every matching command."""
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = PROCESS_FOLDER) -> bool | None:
         """Whether the arguments match: with `every` all their commands, else one; None when undecidable."""
         if every:
             return bool(covering((self,), arguments))
@@ -128,7 +128,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             return True
         if None in answers or not answers:
             return None
-        if cwd == HERE:
+        if cwd == PROCESS_FOLDER:
             return False
         return None if self._is_run_by(arguments.started_in(cwd)) else False
 

@@ -3,8 +3,8 @@
 The list is Claude Code's idea with our exclusions: no option that writes, runs or connects, in any spelling that GNU
 accepts, and no unresolved part in which an option could hide.
 
-A command that only reads is a read to the mode (`decision._by_mode`), asks nothing in a tainted session (`taint`), and
-needs no rule beside others that are allowed (`pattern.covering`).
+A command that only reads is a read to the mode (`decision._decide_by_mode`), asks nothing in a tainted session
+(`taint`), and needs no rule beside others that are allowed (`pattern.covering`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def is_known(name: str) -> bool:
     return name in READERS or name in _GUARDED or name in _CHECKED
 
 
-def looks_only(arguments: Mapping[str, Any]) -> bool:
+def is_read_only_call(arguments: Mapping[str, Any]) -> bool:
     """Whether everything that these arguments of a shell tool run is known, and only reads.
 
     Any doubt and any effect of the text (it writes a file, sets a variable, defines a function) makes it False.

@@ -16,7 +16,7 @@ from toolcrib.core.permission import Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import Rules, parse_rules
 from toolcrib.policy.shell.grammar import MAX_TEXT, read_script
 
@@ -28,7 +28,7 @@ NO_RM = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}))
 
 def effect(rules: Mapping[Effect, list[str]], arguments: Mapping[str, Any], tool: Tool = SHELL, **session: Any) -> str:
     state = SessionState(key="k", **session)
-    return Policy(Layers(parse_rules(rules))).decide(tool, arguments, state).effect
+    return Policy(RuleLayers(parse_rules(rules))).decide(tool, arguments, state).effect
 
 
 def rows() -> Iterator[tuple[Mapping[Effect, list[str]], str, str]]:
