@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from ...core.json import dumps
 from ...core.patterns import regex
 from ...core.result import SpooledResult, ToolError, ToolResult
-from .names import NAMED
-from .scanner import compiled
+from .names import SECRET_NAME_WORD
+from .scanner import compile_pattern
 from .search import Find, SecretSearch
 
 IN_THREAD: Final = 128 * 1024
@@ -128,7 +128,7 @@ class Redactor:
         self.search = SecretSearch((*self._given, *self._learnt, *chain.from_iterable(self._used.values())))
         """Search for secrets; replaced when a secret is learnt."""
         self._harmless: dict[tuple[bytes, bytes], None] = {}
-        """Telling keys, and their values with quotes, that `_tells_nothing` found to be no secrets.
+        """Telling keys, and their values with quotes, that `_has_only_harmless_names` found to be no secrets.
 
         Set last: its reader judges by the patterns above, and notes nothing for those of a later secret.
         """
@@ -147,7 +147,7 @@ class Redactor:
 
         Values that are not JSON (arguments before validation) are walked all the same.
         """
-        return self._looked_at(value, lambda: dumps(value))[0]
+        return self._redact_json(value, lambda: dumps(value))[0]
 
     def values(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return `value` of each. Short ones without secrets take one look together.
@@ -159,7 +159,7 @@ class Redactor:
         is_clean = b"\\" not in together and not self.search.match(together)
         return [value if is_clean and text else self.value(value) for value, text in zip(values, texts, strict=True)]
 
-    def _looked_at(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
+    def _redact_json(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
         """Return `value` without secrets, and its JSON, which `write` returns, where that has no more to find.
 
         JSON without hits is clean as a whole. With hits, strings are cleaned one by one, as the value of their key:
@@ -183,19 +183,19 @@ class Redactor:
             if not hits:
                 return value, raw
             only_assignments = b"\\" not in texts[-1] and not self.search.has_format(hits, texts)
-            if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._tells_nothing(raw):
+            if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._has_only_harmless_names(raw):
                 return value, raw
         walked = _ValueRedaction(self, only_assignments=only_assignments).clean(value, b"", 0)
         return (value if walked == value else walked), b""
 
-    def _tells_nothing(self, raw: bytes) -> bool:
+    def _has_only_harmless_names(self, raw: bytes) -> bool:
         """Whether no telling name in this JSON is more than a key of texts that are not secrets.
 
         A look at the distinct names and values of large tables, in place of a walk over all of their rows; False means
         that only a walk can tell. `raw` has no backslashes, so that each quote begins or ends a text.
         """
         known = self._harmless
-        named = compiled(b"(?i)" + NAMED)
+        named = compile_pattern(b"(?i)" + SECRET_NAME_WORD)
         telling, rest = dict[bytes, list[bytes]](), raw
         while (found := named.search(rest)) is not None:  # a pass for each telling key: few, where all keys are many
             start, end = found.span()
@@ -231,7 +231,7 @@ class Redactor:
         changes: dict[str, Any] = {}
         structured, looked_at = result.structured_content, b""
         if structured:
-            shown, looked_at = self._looked_at(structured, lambda: result.json)
+            shown, looked_at = self._redact_json(structured, lambda: result.json)
             if shown is not structured:
                 changes["structured_content"] = shown
         if not (looked_at and _is_text(result.content, looked_at)):
@@ -291,14 +291,14 @@ class Redactor:
             pending += block
             finds = self.search.finds(pending)
             cut = _safe_cut(pending, finds)
-            written += target.write(_replaced(pending, [find for find in finds if find.end <= cut], cut))
+            written += target.write(_replace_finds(pending, [find for find in finds if find.end <= cut], cut))
             pending = pending[cut:]
-        return written + target.write(_replaced(pending, self.search.finds(pending), len(pending)))
+        return written + target.write(_replace_finds(pending, self.search.finds(pending), len(pending)))
 
     def _clean(self, raw: bytes, hits: list[int]) -> bytes:
         """Return `raw` itself when a closer look finds nothing."""
         finds = self.search.look(raw, hits)
-        return _replaced(raw, finds, len(raw), self._keep) if finds else raw
+        return _replace_finds(raw, finds, len(raw), self._keep) if finds else raw
 
     def _block(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = block.get("type")
@@ -337,7 +337,7 @@ class Redactor:
         assigned = name + b'": "' + raw
         for find in self.search.finds(assigned):
             if find.start == len(name) + 4 and find.end == len(assigned):
-                return _mark(assigned, find, self._keep).decode("utf-8", "surrogatepass")
+                return _replacement_of(assigned, find, self._keep).decode("utf-8", "surrogatepass")
             if find.end > len(name) + 4:
                 masked = self._clean(assigned, self.search.match(assigned))
                 return masked[len(name) + 4 :].decode("utf-8", "surrogatepass")
@@ -401,7 +401,7 @@ class _ValueRedaction:
 
     def _is_plain(self, name: bytes) -> bool:
         """Whether no assignment begins within this name, and nothing but assignments may be there."""
-        return self._only_assignments and compiled(b"(?i)" + NAMED).search(name) is None
+        return self._only_assignments and compile_pattern(b"(?i)" + SECRET_NAME_WORD).search(name) is None
 
 
 def _short_json(value: Any) -> bytes:
@@ -429,7 +429,7 @@ def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:
     return len(text) <= len(raw) and text.encode("utf-8", "surrogatepass") == raw
 
 
-def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:
+def _replacement_of(raw: bytes, find: Find, keep: Keep | None) -> bytes:
     """Return the replacement of a find: a placeholder, if its value is kept, else its kind.
 
     A value with a backslash may be an escaped spelling, which no tool could use: it is not kept.
@@ -441,11 +441,11 @@ def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:
     return f"[redacted:{find.kind}]".encode()
 
 
-def _replaced(raw: bytes, finds: list[Find], stop: int, keep: Keep | None = None) -> bytes:
+def _replace_finds(raw: bytes, finds: list[Find], stop: int, keep: Keep | None = None) -> bytes:
     parts: list[bytes] = []
     position = 0
     for find in finds:
-        parts += (raw[position : find.start], _mark(raw, find, keep))
+        parts += (raw[position : find.start], _replacement_of(raw, find, keep))
         position = find.end
     parts.append(raw[position:stop])
     return b"".join(parts)
