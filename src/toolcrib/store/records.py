@@ -30,7 +30,7 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-MOST_RECORDS: Final = 100_000
+MAX_RECORDS: Final = 100_000
 """Of one collection of one owner."""
 
 _COLUMNS: Final = 'id, value, "group", revision, created, updated, tainted'
@@ -109,7 +109,7 @@ class RecordRows:
     ) -> Record:
         """Add a record under the collection's next number. Durable on return.
 
-        Raises `ToolFailure("too_large")` if there are `MOST_RECORDS`, as `put` does for a new one.
+        Raises `ToolFailure("too_large")` if there are `MAX_RECORDS`, as `put` does for a new one.
         """
         content = RecordContent(value, group, _search_text(text), tainted)
         return await self._writer.run(_add, key, content, self._clock(), durable=True)
@@ -282,9 +282,9 @@ def _add_vectors(transaction: Transaction, collection: int, number: int, group: 
 
 def _check_room(transaction: Transaction, key: _Key, collection: int) -> None:
     sql = "SELECT COUNT(*) FROM records WHERE collection = ?"
-    if not transaction.has_room(key, MOST_RECORDS, lambda: int(transaction.execute(sql, (collection,)).fetchone()[0])):
+    if not transaction.has_room(key, MAX_RECORDS, lambda: int(transaction.execute(sql, (collection,)).fetchone()[0])):
         raise ToolFailure(
-            "too_large", f"{key[1]} has {MOST_RECORDS:,} records, the maximum", hint="remove records first"
+            "too_large", f"{key[1]} has {MAX_RECORDS:,} records, the maximum", hint="remove records first"
         )
 
 

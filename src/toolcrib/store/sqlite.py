@@ -41,7 +41,7 @@ _CACHE_KIB: Final = 8_000
 _CASE: Final = "PRAGMA case_sensitive_like=ON"
 """LIKE as PostgreSQL has it."""
 
-_LEAST_ROOM: Final = 1 << 20
+_MIN_FREE_BYTES: Final = 1 << 20
 """Bytes free on the disk: with less the next commits fail (a call with side effects writes about 20 KiB)."""
 
 _PASSING: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -127,7 +127,7 @@ class SqliteDatabase:
         else:
             usage = shutil.disk_usage(self._path.parent)
             total, free = usage.total, usage.free
-        if total and free < _LEAST_ROOM:  # a total of 0: this file system does not report its size
+        if total and free < _MIN_FREE_BYTES:  # a total of 0: this file system does not report its size
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
 
     def refusal(self) -> str:
