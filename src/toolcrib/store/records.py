@@ -53,7 +53,7 @@ _PUT_WORDS: Final = "INSERT OR FAIL INTO record_words (collection, word, record,
 _WORD: Final = regex(r"\w+")
 _ACCENTS: Final = regex("[\u0300-\u036f]")
 """Marks of letters that words are found without; those of Indic and Japanese letters make other letters."""
-_LONGEST: Final = 64
+_MAX_WORD_LENGTH: Final = 64
 """Characters of a word that count."""
 _WORDS: Final = 20_000
 """Maximum number of different words of one record; later words are stored but not indexed."""
@@ -374,7 +374,7 @@ def _stemmer() -> Callable[[str], str]:
 def _words(text: str) -> list[str]:
     """The words of a text, in one case; `createIssue` and `create_issue` are two words each."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").replace("\0", " ")
-    return [word[:_LONGEST] for word in _WORD.findall(unicodedata.normalize("NFC", apart.casefold()))]
+    return [word[:_MAX_WORD_LENGTH] for word in _WORD.findall(unicodedata.normalize("NFC", apart.casefold()))]
 
 
 def _indexed(text: str) -> list[str]:

@@ -22,13 +22,13 @@ from ..core.taint import StoredTaint, TaintedFile
 from .opened_files import OpenedFiles
 from .tainted_files import FileMarks, file_time
 
-_NAMES_ONLY: Final = regex(
+_NAMES_ONLY_COMMAND: Final = regex(
     r"\s*git(?:\s+--no-pager)?\s+(?:add|ls-files|rm|status)"
     r"(?:[ \t]+(?:-[Abcfmnoqrsuz]+|-uall|-uno|--(?:all|branch|cached|exclude-standard|force|modified|others|quiet|short"
     r"|update)|--porcelain(?:=v[12])?|--untracked-files=(?:all|no|normal)|--|[\w./:@+,=*?~][\w./:@+,=*?~-]*))*\s*"
 )
 """A command whose output has names of files and none of their content: no option that shows changes (`-v`, `-p`)."""
-_WITHOUT_CONTENT: Final = frozenset({"--cached", "--name-only", "--name-status", "--quiet", "--stat"})
+_NO_CONTENT_OPTIONS: Final = frozenset({"--cached", "--name-only", "--name-status", "--quiet", "--stat"})
 """Options of `git diff` for less than the content."""
 
 
@@ -114,10 +114,10 @@ class MarkedSandbox:
 
 def _shows_content(command: Command) -> bool:
     if command.trusted:  # the tools for git
-        return "diff" in command.argv and _WITHOUT_CONTENT.isdisjoint(command.argv)
+        return "diff" in command.argv and _NO_CONTENT_OPTIONS.isdisjoint(command.argv)
     # Not in a kept shell, where `git` may be a function; of other programs, no argument stands for the command.
     is_script = command.argv[1:-1] == ("-c",)
-    return not command.read_only and not (is_script and _NAMES_ONLY.fullmatch(command.argv[2]))
+    return not command.read_only and not (is_script and _NAMES_ONLY_COMMAND.fullmatch(command.argv[2]))
 
 
 def _keeps_variables(command: Command) -> bool:
