@@ -30,7 +30,7 @@ from .leftovers import is_harmless
 from .process import Process
 from .protected_paths import GuardedPaths, Repositories, guarded_in, left_in, open_again, put_aside, put_back
 
-Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
+CommitCheck = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 
 _MAX_ARGUMENT_BYTES: Final = 128 * 1024
@@ -55,7 +55,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Repositories below the folders of commands."""
     is_written: Callable[[Path], bool] = _never_written
     """Whether a file tool wrote a file meanwhile. Called in a thread."""
-    brought: Brought | None = None
+    brought: CommitCheck | None = None
     """Whether git brought a file from a commit; without it every new file is the command's own."""
     awaited: AwaitedFiles | None = None
     """Missing files that servers of confirmed projects run."""
