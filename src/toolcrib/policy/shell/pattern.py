@@ -7,10 +7,9 @@
 
 A deny and an ask mean every command in the text, wherever a shell would find it. An allow must cover every one of them.
 
-    deny, ask   `match_script`        a command anywhere, also one that another runs; a doubt or a hole may be
-    undecidable
-                `_is_run_by`   a file of the workspace that the commands run; a match there is undecidable, never a yes
-    allow       `covering`     every command of the text, by several rules together; a doubt or an effect allows none
+    deny, ask   `match_script`  a command anywhere, also one that another runs; a doubt or a hole may be undecidable
+                `_is_run_by`    a file of the workspace that the commands run; a match there is undecidable, never a yes
+    allow       `covering`      every command of the text, by several rules together; a doubt or an effect allows none
 
 A command that is allowed covers what it runs in turn: `Bash(bash:*)` allows `bash -c 'rm x'`. Therefore a deny is held
 against everything that runs, and comes first.
