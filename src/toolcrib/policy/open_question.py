@@ -5,8 +5,8 @@
 The store is the judge: an answer counts once it is written there.
 
     settled()
-      ├─ _put          the question is in the store, or an older one about the same call is taken over
-      └─ _ask          two tasks side by side, until the first ends the question
+      ├─ _store_question  the question is in the store, or an older one about the same call is taken over
+      └─ _ask             two tasks side by side, until the first ends the question
            ├─ _ask_all   approver and channels; each writes its answer by `_settle`
            └─ _watch     reads the store, and asks the policy again, when it is woken and every `_POLL_SECONDS` seconds
 
