@@ -16,7 +16,7 @@ when it is loaded, never a rule that is not there.
 From text to decision:
 
     "Bash(git push:*)" ── parse_rule ──► Rule(concerns, arguments)         once, when the configuration is read
-    Rules._find_candidates(tool) ──► _Candidates: the rules that can concern it       once a tool definition, kept by digest
+    Rules._find_candidates(tool) ──► _Candidates: rules that can concern it   once a tool definition, kept by digest
     Rules.decide       ──► deny, else ask, else allow, else None            each call
 
 Each `ArgumentMatcher` answers True, False or None (undecidable), and each effect reads None its own way: a deny becomes
