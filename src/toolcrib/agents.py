@@ -184,7 +184,7 @@ def tell_child(parent: Session, child: Session) -> None:
 def tell_parent(parent: Session, child: Session) -> None:
     """Let the parent be as careful as its child has to be: the child's answer may repeat what it has read."""
     ours, theirs = parent.state, child.state
-    parent.parts.policy.taint.stain_by(theirs.taint.source, ours)
+    parent.parts.policy.taint.mark_tainted_by(theirs.taint.source, ours)
     ours.taint.private_read_by = ours.taint.private_read_by or theirs.taint.private_read_by
     ours.approvals.remembered.update(_denials(theirs))
 

@@ -90,7 +90,8 @@ async def start_run(
     as the run. A run that was cancelled stops the sub-agents in the background, too.
     """
     session, history = setup.session, tuple(history)
-    session.parts.policy.taint.stain_by(untrusted_origin(history), session.state)  # another session may have read it
+    # Another session may have read what the history holds.
+    session.parts.policy.taint.mark_tainted_by(untrusted_origin(history), session.state)
     add_agent_tools(setup)
     registry = registry_of(session)
     if setup.depth == 0:  # the session of a sub-agent is not opened again

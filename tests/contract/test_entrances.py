@@ -318,7 +318,7 @@ async def test_what_a_conversation_has_used_up_or_read_holds_at_every_entrance(e
     async with opened({}) as crib:
         with anyio.fail_after(PATIENCE):
             before = await entrance(crib, approver, "get", {"url": "https://example.com/a"})
-            crib.parts.policy.taint.stain_by("a page", approver.sessions[-1].state)
+            crib.parts.policy.taint.mark_tainted_by("a page", approver.sessions[-1].state)
             after = await entrance(crib, approver, "get", {"url": "https://example.com/a?secret=1"})
 
     assert (spent, "budget_exceeded" in outcomes) == ([True, False], True)

@@ -89,7 +89,7 @@ Listener = Callable[[Progress | Output], None]
 """Callback for reports of a running call. Called on the event loop; its exceptions are logged."""
 
 
-class Pieces(Protocol):
+class RedactedStream(Protocol):
     """A stream of text on its way out, without secrets: the end of a piece may wait for the next one."""
 
     def add(self, piece: str) -> str:
@@ -115,7 +115,7 @@ class Cleaner(Protocol):
         """Return text or JSON-like `value` without secrets."""
         ...
 
-    def pieces(self) -> Pieces:
+    def pieces(self) -> RedactedStream:
         """Begin a stream."""
         ...
 
@@ -129,7 +129,7 @@ class Sent(Struct):
     progress: float = 0
     by_tool: bool = False
     """The tool counts its progress itself, so that its output must not."""
-    pieces: Pieces | None = None
+    pieces: RedactedStream | None = None
     """The stream of its output, from the first piece on."""
 
 

@@ -19,7 +19,7 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..policy.approval_options import ApprovalNotices
 from ..policy.open_question import settlement_of
-from ..policy.questions import refused
+from ..policy.questions import refusal_by_answer
 from ..policy.remembered_answers import remember
 from ..store.approvals import ApprovalRows
 from .calls import SavedCalls
@@ -217,7 +217,7 @@ class DeferredCalls:
                 approval = await self._answered(approval, answer)
             if approval.state == "denied":
                 self._learn(approval, {})
-                raise refused(approval)
+                raise refusal_by_answer(approval)
             if approval.state not in ("approved", "used"):
                 hint = "" if approval.state == "pending" else "make the call again where it is still wanted"
                 message = f"{approval.tool} did not run: approval {id} is {approval.state}"

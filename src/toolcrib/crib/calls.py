@@ -137,10 +137,10 @@ class CallRunner:
         if self._conversations is not None and session.keep_for:
             await self._conversations.save(session)
 
-    def stain(self, principal: str, key: str, name: str) -> None:
+    def mark_tainted(self, principal: str, key: str, name: str) -> None:
         """Store that the tool `name` tainted a conversation: its session may be gone, and come back anywhere."""
         if self._conversations is not None:
-            self._conversations.stain(principal, key, name)
+            self._conversations.mark_tainted(principal, key, name)
 
     def next_id(self) -> str:
         """Return an id that no other call has."""

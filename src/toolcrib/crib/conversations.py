@@ -76,9 +76,9 @@ class Conversations:
         _apply(state, merged)
         self._known[state] = row
 
-    def stain(self, principal: str, key: str, name: str) -> None:
+    def mark_tainted(self, principal: str, key: str, name: str) -> None:
         """Call a conversation tainted by the tool `name`, whether a process has its session now or none."""
-        self._rows.stain(principal, key, name, self._clock())
+        self._rows.mark_tainted(principal, key, name, self._clock())
 
     async def _forget(self, state: SessionState) -> None:
         """Begin anew after a long rest, in every process."""

@@ -99,14 +99,14 @@ def _taint(job: Job, tool: Tool, sessions: SessionTable, policy: Policy, calls: 
     state = sessions.find(job.principal, job.session)
     if state is None:
         if not is_own or tool.kind == "read" or policy.is_strict():
-            calls.stain(job.principal, job.session, tool.name)
+            calls.mark_tainted(job.principal, job.session, tool.name)
         return
     if is_own and job.result is not None:
         policy.taint.note(tool, "untrusted", state, job.result.text, is_strict=policy.is_strict())
     else:
-        policy.taint.stain(tool, state)
+        policy.taint.mark_tainted(tool, state)
     if state.taint.source and state.keep_for:
-        calls.stain(job.principal, job.session, state.taint.source)
+        calls.mark_tainted(job.principal, job.session, state.taint.source)
 
 
 def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:

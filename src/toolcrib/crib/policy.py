@@ -12,7 +12,7 @@ from ..core.session import Scope, SessionState
 from ..core.tool import Tool
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
-from ..policy.rule_layers import Layers
+from ..policy.rule_layers import RuleLayers
 from ..policy.rules import check_rules, parse_rules
 from ..sources.source import Source
 from .options import SessionOptions
@@ -34,7 +34,7 @@ def policy_of(settings: Settings, profiles: ProfileRegistry, sources: Mapping[st
         {"deny": settings.policy.rules.deny, "ask": settings.policy.rules.ask, "allow": settings.policy.rules.allow},
         home=home,
     )
-    layers = Layers(
+    layers = RuleLayers(
         rules,
         profiles=lambda name: profiles.get_or_load(name).session.rules,
         modes={name: mode.rules for name, mode in settings.policy.modes.items()},

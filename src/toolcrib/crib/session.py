@@ -25,7 +25,7 @@ from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, analyse, route, select
 from ..errors import UsageError
 from ..policy.decision import Policy
-from ..policy.remembered_answers import forget
+from ..policy.remembered_answers import forget_answers
 from ..results.artifacts import Artifacts
 from ..workspace.tainted_files import FileMarks
 from .approvals import DeferredCalls
@@ -84,7 +84,7 @@ class Session:
 
     async def __aexit__(self, *_: object) -> None:
         """Forget the answers that were remembered for this session, and close what its tools have kept."""
-        forget(self.state)  # before it is stored: the same key in another process must not find them either
+        forget_answers(self.state)  # before it is stored: the same key in another process must not find them either
         await self.parts.calls.keep(self.state)
         await self.state.runtime.aclose()
 

@@ -29,7 +29,7 @@ from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
 from ..policy.decision import Policy
-from ..policy.rules import Rule, meant_tool, named_tool
+from ..policy.rules import Rule, intended_tool, named_tool
 from .inventory import Inventory
 from .needs import held
 from .profiles import ProfileRegistry
@@ -191,7 +191,7 @@ class Views:
         """
         visible = self.visible(state)
         tools = visible.catalog.tools.values()
-        meant = ((rule, meant_tool(rule, tools)) for rule in self._policy.rules_of(state))
+        meant = ((rule, intended_tool(rule, tools)) for rule in self._policy.rules_of(state))
         patterns = (f"rule {rule}: it matches no tool; did you mean {one.name!r}?" for rule, one in meant if one)
         names = (_correction(visible, *missing) for missing in self._missing(visible))
         return (*filter(None, names), *patterns)

@@ -257,8 +257,8 @@ class Workspaces:
         sandbox = self.shells.sandbox_of(state)
         if sandbox is None or taint is None:
             return sandbox
-        stain = partial(self._policy.taint.stain_by, session=state)
-        return MarkedSandbox(sandbox, self._marks, taint, state.key, stain, _is_read_before)
+        mark_tainted = partial(self._policy.taint.mark_tainted_by, session=state)
+        return MarkedSandbox(sandbox, self._marks, taint, state.key, mark_tainted, _is_read_before)
 
     def arrange(
         self,
@@ -341,12 +341,12 @@ class Workspaces:
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
     """Return the sandbox that a configuration gives on this machine, and why it is none. For a thread."""
-    from ..sandbox.bubblewrap import Bounds  # slow to load: for the thread
+    from ..sandbox.bubblewrap import CommandLimits  # slow to load: for the thread
     from ..sandbox.comparison import Comparison
     from ..sandbox.detection import find_sandbox  # needs POSIX
 
     shell = settings.shell
-    bounds = Bounds(memory=shell.memory_mb << 20, file=shell.file_mb << 20, processes=shell.processes)
+    bounds = CommandLimits(memory=shell.memory_mb << 20, file=shell.file_mb << 20, processes=shell.processes)
     brought = partial(is_from_commit, path=settings.environment.get("PATH", os.defpath))
     awaited = awaited_files(settings.directories.state / AWAITED)
     named = Reach(hosts=shell.hosts, private=shell.private_hosts)

@@ -35,7 +35,7 @@ from ..core.session import LOCAL, SessionState
 from ..core.tool import READS, Annotations, Kind, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
-from ..results.excerpts import PLAIN_FIT, Fit
+from ..results.excerpts import DEFAULT_STYLE, ExcerptStyle
 from ..sources.source import MountedSource, MountedSources
 from .aliases import ToolAliases
 from .renames import NO_NAMING, Naming
@@ -115,7 +115,7 @@ class Profile(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Whether an agent's prompt lists the tools for which the mode asks: models avoid such tools (seed 003)."""
     skills: Literal["call", "guide"] = "guide"
     """Handling of a skill that is called as a tool: it runs, or the model gets guidance on skills."""
-    results: Fit = PLAIN_FIT
+    results: ExcerptStyle = DEFAULT_STYLE
     """Limits on the length of results, and the style of cutting."""
     session: SessionDefaults = SessionDefaults()
     naming: Naming = NO_NAMING

@@ -32,7 +32,7 @@ from ..core.patterns import regex
 from ..core.similar import unknown_name
 from ..errors import ConfigError
 from ..policy.rules import check_rules
-from ..results.excerpts import Fit
+from ..results.excerpts import ExcerptStyle
 from . import meta_tools, strategies
 from .aliases import ToolAliases
 from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
@@ -139,7 +139,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     with errors.part():
         _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
     with errors.part():
-        values["results"] = _read_fit(values.get("results", {}), file)
+        values["results"] = _read_style(values.get("results", {}), file)
     with errors.part():
         values["loops"] = _read_loops(values.get("loops", {}), file)
     _check_types(values, file, errors)
@@ -349,12 +349,12 @@ def _check_options(values: Mapping[str, Any], file: str, errors: ErrorList) -> N
                 raise ConfigError(f"takes {_type_names(kinds)}, not {value!r}", file=file, key=f"options.{key}")
 
 
-def _read_fit(given: Any, file: str) -> Fit:
+def _read_style(given: Any, file: str) -> ExcerptStyle:
     """Return the style of the results; raises `ConfigError` with the key."""
     if not isinstance(given, dict):
         raise ConfigError(f"takes a mapping, not {given!r}", file=file, key="results")
     try:
-        return Fit.of(cast("dict[str, Any]", given))
+        return ExcerptStyle.of(cast("dict[str, Any]", given))
     except ValueError as error:
         raise ConfigError(str(error), file=file, key="results") from None
 

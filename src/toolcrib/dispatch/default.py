@@ -122,7 +122,7 @@ def build(services: StepServices) -> Pipeline:
         services.store.calls,
         services.policy.permissions,
         RedactedPeers(OutputCleaner(services.redactor)),
-        services.policy.taint.stain_by,
+        services.policy.taint.mark_tainted_by,
         services.host,
         services.memory,
         services.redactor.learn_used,

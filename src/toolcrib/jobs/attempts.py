@@ -36,7 +36,7 @@ _MAX_ATTEMPTS: Final = 50
 
 _MAX_BACKOFF: Final = 60.0
 
-_DID_NOT_RUN: Final = ("overloaded", "unavailable")
+_EFFECTLESS_CODES: Final = ("overloaded", "unavailable")
 """Outcomes of a call that had no effect, and is not in the way of another one."""
 
 
@@ -163,7 +163,7 @@ class Attempts:
 
         Raises `Elsewhere` before anything began, and `Lost`.
         """
-        first = self._first(claimed)
+        first = self._first_attempt(claimed)
         if isinstance(first, ToolResult):
             return first
         if not await self._runner.knows(sealed.saved):
@@ -172,7 +172,7 @@ class Attempts:
             claimed.row, sealed, first, listener, is_begun=claimed.is_begun, is_reserved=claimed.is_reserved
         )
 
-    async def go_on(self, row: JobRow, result: ToolResult, vault: Vault, listener: Listener) -> ToolResult:
+    async def continue_attempts(self, row: JobRow, result: ToolResult, vault: Vault, listener: Listener) -> ToolResult:
         """Return `result`, that of the attempt that was begun last, or that of a later one. Raises `Lost`."""
         if self._is_final(row, result):
             return result
@@ -200,7 +200,7 @@ class Attempts:
             if self._is_final(row, result):
                 return result
             await self._pause(attempt)
-        return _given_up(row)
+        return _gave_up_result(row)
 
     def _is_final(self, row: JobRow, result: ToolResult) -> bool:
         """Whether no further attempt follows the one that was begun last."""
@@ -210,7 +210,7 @@ class Attempts:
     async def _pause(self, attempt: int) -> None:
         await anyio.sleep(min(self._limits.retries.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
 
-    def _first(self, claimed: Claimed) -> int | ToolResult:
+    def _first_attempt(self, claimed: Claimed) -> int | ToolResult:
         """Return the attempt that is to be made now, or how the job ends without one."""
         row, outcome = claimed.row, claimed.outcome
         last = row.attempt
@@ -218,12 +218,12 @@ class Attempts:
             return last  # it never started, or was a read, which leaves no trace
         if outcome != OUTCOME_UNKNOWN and claimed.is_kept:
             return last  # the attempt has ended, and its recorded outcome is the answer
-        if row.may_begin_again or outcome in _DID_NOT_RUN:
-            return last + 1 if last < _MAX_ATTEMPTS else _given_up(row)
-        return _unknown(row) if outcome == OUTCOME_UNKNOWN else _result_lost(row, outcome)
+        if row.may_begin_again or outcome in _EFFECTLESS_CODES:
+            return last + 1 if last < _MAX_ATTEMPTS else _gave_up_result(row)
+        return _unknown_outcome(row) if outcome == OUTCOME_UNKNOWN else _result_lost(row, outcome)
 
 
-def _unknown(row: JobRow) -> ToolResult:
+def _unknown_outcome(row: JobRow) -> ToolResult:
     return ToolResult.failed(
         OUTCOME_UNKNOWN,
         f"{row.tool} was running when Toolcrib stopped, and may have had its effect; it was not run again",
@@ -241,7 +241,7 @@ def _result_lost(row: JobRow, outcome: str) -> ToolResult:
     )
 
 
-def _given_up(row: JobRow) -> ToolResult:
+def _gave_up_result(row: JobRow) -> ToolResult:
     return ToolResult.failed(
         OUTCOME_UNKNOWN,
         f"{row.tool} was begun {row.attempt} times, and never ended; it is not begun again",

@@ -34,7 +34,7 @@ from ..system.tasks import Background
 from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of, row_of_saved
 from .job import Job, Status, Work, no_such_job, seconds_for, still_works
 from .queue import QueueWatcher
-from .run import Line, Run, both, new_job, working
+from .run import JobPeer, Run, both, new_job, working
 from .settings import JobLimits
 
 _logger = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ _TEND_SECONDS: Final = 0.25
 """Interval of writing job reports and of checking for cancellations."""
 _POLL_SECONDS: Final = 0.1
 """Between two looks at a job that another process carries."""
-_SLOTS: Final = 64
+_MAX_WORKING_JOBS: Final = 64
 """Jobs that one process carries at a time."""
-_STOPPED: Final = ToolResult.failed(
+_STOPPED_RESULT: Final = ToolResult.failed(
     "cancelled", "the job was cancelled before it ended; it may have run in part", hint="check its effects"
 )
-_NEVER_BEGAN: Final = ToolResult.failed("cancelled", "the job was cancelled before it began")
-_BROKEN: Final = ToolResult.failed("internal", "the job ended without a result; the log has the reason")
+_NEVER_BEGAN_RESULT: Final = ToolResult.failed("cancelled", "the job was cancelled before it began")
+_BROKEN_RESULT: Final = ToolResult.failed("internal", "the job ended without a result; the log has the reason")
 
 
 class DurableJobs:
@@ -74,23 +74,23 @@ class DurableJobs:
         self._vault = vault
         self._runner = runner
         self._attempts = Attempts(rows, runner, limits)
-        self._queue = QueueWatcher(rows, limits, self._room, self._take_up, self._follow)
+        self._queue = QueueWatcher(rows, limits, self._room, self._start_claimed, self._check_followed)
         self._tasks = Background()
         self._work: Work | None = None
         self._is_draining = False
         self._runs: dict[str, Run] = {}
         self._accepted: dict[str, tuple[Job, Listener | None]] = {}
         """Jobs that wait in the queue since this process accepted them, each with its listener here."""
-        self._away: set[str] = set()
+        self._followed_ids: set[str] = set()
         """Of them, those that another process carries."""
-        self._stir = anyio.Event()
+        self._change_event = anyio.Event()
         """Set when a run begins, and then replaced."""
 
     async def open(self, work: Work) -> None:
         """Begin; `work` carries out a call. What was left is taken up."""
         self._work = work
         await self._tasks.start()
-        self._tasks.spawn(self._tend)
+        self._tasks.spawn(self._write_reports)
         self._tasks.spawn(self._queue.watch)
 
     async def drain(self, seconds: float) -> None:
@@ -117,7 +117,7 @@ class DurableJobs:
     @property
     def works(self) -> bool:
         """Whether this process runs jobs, or has accepted some that it will run."""
-        is_waited_for = self._limits.work and not self._accepted.keys() <= self._away
+        is_waited_for = self._limits.work and not self._accepted.keys() <= self._followed_ids
         return is_waited_for or any(run.is_job and run.job.result is None for run in self._runs.values())
 
     @property
@@ -171,7 +171,7 @@ class DurableJobs:
                 await run.left.wait()
                 self._runs.pop(id, None)
             elif self._accepted.pop(id, None) is not None:
-                await self._rows.call_off(id, _NEVER_BEGAN)
+                await self._rows.call_off(id, _NEVER_BEGAN_RESULT)
 
     async def hand_over(self, id: str) -> Job:
         """Write it down, and let its principal have it. Raises `ToolFailure("storage")`: then it is still a call."""
@@ -217,7 +217,7 @@ class DurableJobs:
         job = await self.get(id, principal)
         with anyio.move_on_after(seconds):
             while job.result is None:
-                job = await self._later(job)
+                job = await self._wait_for_change(job)
         if job.result is None:
             raise ToolFailure("timeout", f"{job.tool} still works as task {id}", hint="ask again later")
         return job.result
@@ -227,7 +227,7 @@ class DurableJobs:
         job = await self.get(seen.id, seen.principal)
         with anyio.move_on_after(seconds):
             while job == seen:
-                job = await self._later(job)
+                job = await self._wait_for_change(job)
         return job
 
     async def cancel(self, id: str, principal: str) -> Job:
@@ -240,7 +240,7 @@ class DurableJobs:
                 run.scope.cancel("the job was cancelled")
                 await run.left.wait()
             else:
-                await self._call_off(job)
+                await self._request_cancellation(job)
                 await anyio.sleep(_POLL_SECONDS)
             job = await self.get(id, principal)
         return job
@@ -262,9 +262,9 @@ class DurableJobs:
         """Number of jobs that may begin here now."""
         if self._work is None or self._is_draining:
             return 0
-        return _SLOTS - sum(run.is_job for run in self._runs.values())
+        return _MAX_WORKING_JOBS - sum(run.is_job for run in self._runs.values())
 
-    def _take_up(self, claimed: Claimed) -> None:
+    def _start_claimed(self, claimed: Claimed) -> None:
         """Begin a job of the queue; give it back where this process has come to close meanwhile."""
         row = claimed.row
         if self._work is None or self._is_draining:
@@ -277,7 +277,7 @@ class DurableJobs:
 
         async def make() -> ToolResult:
             if row.cancel:
-                return _STOPPED if claimed.outcome else _NEVER_BEGAN
+                return _STOPPED_RESULT if claimed.outcome else _NEVER_BEGAN_RESULT
             try:
                 sealed = open_row(row, self._vault)
             except ToolFailure as failure:
@@ -291,12 +291,12 @@ class DurableJobs:
     def _begin_job(self, run: Run, row: JobRow, make: Callable[[], Awaitable[ToolResult]]) -> None:
         run.is_job, run.row = True, row
         self._add(run)
-        self._tasks.spawn(lambda: self._carry(run, row, make))
+        self._tasks.spawn(lambda: self._carry_out(run, row, make))
 
-    async def _carry(self, run: Run, row: JobRow, make: Callable[[], Awaitable[ToolResult]]) -> None:
+    async def _carry_out(self, run: Run, row: JobRow, make: Callable[[], Awaitable[ToolResult]]) -> None:
         """Carry out a job that this process holds."""
         try:
-            result = await self._made(run, make)
+            result = await self._make_result(run, make)
             with anyio.CancelScope(shield=True):
                 await self._finish(run, row, result)
         except Lost:
@@ -308,7 +308,7 @@ class DurableJobs:
             self._drop(run)
             self._queue.make_room()
 
-    async def _made(self, run: Run, make: Callable[[], Awaitable[ToolResult]]) -> ToolResult | None:
+    async def _make_result(self, run: Run, make: Callable[[], Awaitable[ToolResult]]) -> ToolResult | None:
         """Return the outcome of its call; None when it was cut off."""
         with run.scope:
             try:
@@ -319,7 +319,7 @@ class DurableJobs:
                 raise
             except Exception:  # a job that stays `working` for ever would be worse
                 _logger.exception("job %s failed inside Toolcrib", run.job.id)
-                return _BROKEN
+                return _BROKEN_RESULT
         return None
 
     async def _finish(self, run: Run, row: JobRow, result: ToolResult | None) -> None:
@@ -328,7 +328,7 @@ class DurableJobs:
         if is_cut_off and self._work is None and row.may_begin_again and not run.is_called_off:
             await self._rows.release(row, begun=True)
             return
-        job = run.ending(result or _STOPPED) if run.job.result is None else run.job
+        job = run.ending(result or _STOPPED_RESULT) if run.job.result is None else run.job
         try:
             is_written = await self._rows.settle(
                 row, _end_of(job), key=run.key, kept=self._limits.kept, age=self._limits.age
@@ -361,7 +361,7 @@ class DurableJobs:
             with anyio.CancelScope(shield=True):
                 if is_ours:
                     await self._rows.release(row, begun=False)
-                await self._rows.call_off(job.id, _NEVER_BEGAN)
+                await self._rows.call_off(job.id, _NEVER_BEGAN_RESULT)
             raise
         if is_ours:
             self._begin_accepted(call, job, row, work)
@@ -386,20 +386,22 @@ class DurableJobs:
         async def make() -> ToolResult:
             results: list[ToolResult] = []
             await work(live, results.append)
-            return await self._attempts.go_on(row, results[0] if results else _BROKEN, self._vault, hear)
+            return await self._attempts.continue_attempts(
+                row, results[0] if results else _BROKEN_RESULT, self._vault, hear
+            )
 
         self._begin_job(run, row, make)
 
     def _begin(self, call: Call, job: Job, work: Work) -> None:
-        line = Line(call.client.peer) if call.client.peer is not None else None
+        line = JobPeer(call.client.peer) if call.client.peer is not None else None
         run = Run(job, self._limits.output, line)
         run.call = call
         listener = both(run.hear, call.client.listener)
         live = call.evolve(peer=line, listener=listener, job_seconds=seconds_for(call, self._limits))
         self._add(run)
-        self._tasks.spawn(lambda: self._work_here(run, live, work))
+        self._tasks.spawn(lambda: self._carry_out_here(run, live, work))
 
-    async def _work_here(self, run: Run, call: Call, work: Work) -> None:
+    async def _carry_out_here(self, run: Run, call: Call, work: Work) -> None:
         """Carry out a call that began in front of its caller, and may be a job before it ends."""
         results: list[ToolResult] = []
         try:
@@ -407,7 +409,7 @@ class DurableJobs:
                 await work(call, results.append)
         finally:
             with anyio.CancelScope(shield=True):
-                result = results[0] if results else _BROKEN
+                result = results[0] if results else _BROKEN_RESULT
                 if run.row is not None:
                     await self._finish(run, run.row, result)
                     self._drop(run)
@@ -415,32 +417,32 @@ class DurableJobs:
                     run.settle(result)
                     run.leave()
 
-    async def _follow(self) -> bool:
+    async def _check_followed(self) -> bool:
         """Look at the jobs that were accepted here and wait or work elsewhere, and report their end; false for none."""
         if not self._accepted:
             return False
         marks = await self._rows.open()
         others = {mark.id for mark in marks if mark.worker not in ("", self._rows.worker)}
-        self._away = others & self._accepted.keys()
+        self._followed_ids = others & self._accepted.keys()
         for id in self._accepted.keys() - {mark.id for mark in marks}:
             row = await self._rows.get(id, None)
             if (row is None or row.ended is not None) and self._accepted.pop(id, None) is not None and row is not None:
                 self._notify(job_of(row))
         return True
 
-    async def _call_off(self, job: Job) -> None:
+    async def _request_cancellation(self, job: Job) -> None:
         """Ask the job's worker to stop; one that waits has ended now, and is recorded as never made."""
         await self._rows.hand_on()
         row = await self._rows.get(job.id, job.principal)
-        if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN):
+        if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN_RESULT):
             return
         if row.attempt < 2:  # without effect where an attempt was recorded
             with suppress(ToolFailure):  # of a call that another key sealed nothing is known to record
-                await self._runner.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
+                await self._runner.note(open_row(row, self._vault).saved, _NEVER_BEGAN_RESULT)
         self._accepted.pop(job.id, None)
         self._notify(await self.get(job.id, job.principal))
 
-    async def _later(self, job: Job) -> Job:
+    async def _wait_for_change(self, job: Job) -> Job:
         """Return the job after its next change here, or as another process has it a moment later."""
         run = self._runs.get(job.id)
         if run is not None:
@@ -449,7 +451,7 @@ class DurableJobs:
                 return run.job
         else:
             with anyio.move_on_after(_POLL_SECONDS):
-                await self._stir.wait()
+                await self._change_event.wait()
         return await self.get(job.id, job.principal)
 
     def _add(self, run: Run) -> None:
@@ -458,8 +460,8 @@ class DurableJobs:
         self._wake()
 
     def _wake(self) -> None:
-        self._stir.set()
-        self._stir = anyio.Event()
+        self._change_event.set()
+        self._change_event = anyio.Event()
 
     def _drop(self, run: Run) -> None:
         """Remove a run whose end is stored; its waiters read the store."""
@@ -467,19 +469,19 @@ class DurableJobs:
             self._runs.pop(run.job.id, None)
         run.leave()
 
-    async def _tend(self) -> None:
+    async def _write_reports(self) -> None:
         """Write job reports, and stop jobs that were cancelled elsewhere. Idle while nothing runs."""
         written: dict[str, tuple[str, str]] = {}
         while True:
             while not any(run.row is not None for run in self._runs.values()):
-                await self._stir.wait()
+                await self._change_event.wait()
             await anyio.sleep(_TEND_SECONDS)
             try:
-                written = await self._tend_once(written)
+                written = await self._write_reports_once(written)
             except ToolFailure as failure:
                 _logger.debug("job reports cannot be written now: %s", failure.message)
 
-    async def _tend_once(self, written: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    async def _write_reports_once(self, written: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
         jobs = [run.job for run in self._runs.values() if run.row is not None]
         now = {job.id: (progress_of(job), job.output) for job in jobs}
         reports = [(id, *report) for id, report in now.items() if written.get(id, ("", "")) != report]
@@ -495,7 +497,7 @@ class DurableJobs:
 def _end_of(job: Job) -> JobEnd:
     return JobEnd(
         status=job.status,
-        result=job.result or _BROKEN,
+        result=job.result or _BROKEN_RESULT,
         ended=job.ended or time.time(),
         progress=progress_of(job),
         output=job.output,

@@ -12,7 +12,7 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..system.tasks import Background
 from .job import Job, Status, Work, no_such_job, seconds_for, still_works
-from .run import Line, Run, both, new_job, working
+from .run import JobPeer, Run, both, new_job, working
 from .settings import JobLimits
 
 
@@ -71,13 +71,13 @@ class InProcessJobs:
                 f"{self._limits.working} jobs of yours work already",
                 hint="wait for one of them, or cancel one",
             )
-        line = Line(call.client.peer) if call.client.peer is not None else None
+        line = JobPeer(call.client.peer) if call.client.peer is not None else None
         run = Run(new_job(call), self._limits.output, line)
         call = call.evolve(
             peer=line, listener=both(run.hear, call.client.listener), job_seconds=seconds_for(call, self._limits)
         )
         self._runs[run.job.id] = run
-        self._tasks.spawn(lambda: self._carry(run, call, work))
+        self._tasks.spawn(lambda: self._carry_out(run, call, work))
         return run.job.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
@@ -145,7 +145,7 @@ class InProcessJobs:
         jobs = (run.job for run in reversed(self._runs.values()) if run.is_job)
         return tuple(job for job in jobs if job.principal == principal and status in (None, job.status))
 
-    async def _carry(self, run: Run, call: Call, work: Work) -> None:
+    async def _carry_out(self, run: Run, call: Call, work: Work) -> None:
         try:
             with run.scope:
                 await work(call, run.settle)

@@ -18,13 +18,13 @@ from ..store.jobs import Claimed, JobRow, JobRows
 from .settings import JobLimits
 
 _logger = logging.getLogger(__name__)
-_REST_SECONDS: Final = 1.0
+_IDLE_POLL_SECONDS: Final = 1.0
 """Interval of looks for waiting jobs and for dead workers while there is nothing to do."""
-_WAKE_SECONDS: Final = 0.05
+_BUSY_POLL_SECONDS: Final = 0.05
 """Interval of looks for waiting jobs while there was one a moment ago: other processes accept some."""
-_AWAKE_SECONDS: Final = 10.0
+_IDLE_AFTER_SECONDS: Final = 10.0
 """Without a job for so long a process rests: a look at PostgreSQL takes 0.4 ms of CPU."""
-_WATCH_SECONDS: Final = 0.25
+_FOLLOW_POLL_SECONDS: Final = 0.25
 """Interval of looks at the jobs that were accepted here and wait, or work elsewhere."""
 
 
@@ -78,7 +78,7 @@ class QueueWatcher:
         """Look after the queue until cancelled."""
         while True:
             self._wake = anyio.Event()
-            pause = _REST_SECONDS
+            pause = _IDLE_POLL_SECONDS
             try:
                 pause = await self._look()
             except ToolFailure as failure:
@@ -90,13 +90,13 @@ class QueueWatcher:
 
     async def _look(self) -> float:
         """Take what there is room for; return the seconds until the next look."""
-        pause = _REST_SECONDS
-        if self._is_due("follow", _WATCH_SECONDS) and await self._follow():
-            pause = _WATCH_SECONDS
+        pause = _IDLE_POLL_SECONDS
+        if self._is_due("follow", _FOLLOW_POLL_SECONDS) and await self._follow():
+            pause = _FOLLOW_POLL_SECONDS
         room = self._room()
         if not self._limits.work or room < 1:
             return pause
-        if self._is_due("others", _REST_SECONDS) and await self._rows.others():
+        if self._is_due("others", _IDLE_POLL_SECONDS) and await self._rows.others():
             await self._rows.hand_on()
             self._may_wait = True
         if not self._may_wait:
@@ -105,10 +105,10 @@ class QueueWatcher:
             taken = await self._rows.take(room, working=self._limits.working, without=self._passed_on)
             self._may_wait = taken.is_more
             if taken.jobs or taken.is_more:
-                self._awake_until = time.monotonic() + _AWAKE_SECONDS
+                self._awake_until = time.monotonic() + _IDLE_AFTER_SECONDS
             for job in taken.jobs:
                 self._carry(job)
-        return min(pause, _WAKE_SECONDS) if time.monotonic() < self._awake_until else pause
+        return min(pause, _BUSY_POLL_SECONDS) if time.monotonic() < self._awake_until else pause
 
     def _is_due(self, what: str, seconds: float) -> bool:
         """Whether the last run of `what` is that long ago; if so, it counts as run now."""

@@ -18,7 +18,7 @@ from ..store.jobs import JobRow
 from .job import Job, requested_name, status_of
 
 
-class Line:
+class JobPeer:
     """A peer that can be silenced. Lives as long as the job's call."""
 
     def __init__(self, peer: Peer) -> None:
@@ -58,7 +58,7 @@ class Run:
     for `left`.
     """
 
-    def __init__(self, job: Job, kept: int, line: Line | None = None) -> None:
+    def __init__(self, job: Job, kept: int, line: JobPeer | None = None) -> None:
         """`kept` is the number of stored output characters; `line` connects to the waiting client."""
         self.job = job
         self.line = line

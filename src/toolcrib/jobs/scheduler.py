@@ -41,17 +41,17 @@ _logger = logging.getLogger(__name__)
 
 ACTIONS: Final[Mapping[str, str]] = {"send_message": "content", "agent_task": "prompt", "call": "tool"}
 """Types of actions, each with the field that it needs."""
-_TEXT: Final = 40_000
+_MAX_TEXT_LENGTH: Final = 40_000
 """Characters of a message or a prompt."""
-_MOST: Final = 1000
+_MAX_SCHEDULES: Final = 1000
 """Open schedules of one principal."""
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 """Interval of looks for due schedules; those of this process are seen at once."""
 _CLOCK_SKEW: Final = 600.0
 """Seconds that the clocks of machines which share a store may differ."""
-_RECOVER_LOOKS: Final = 5
+_POLLS_PER_RECOVERY: Final = 5
 """Of so many looks one ends the runs of dead processes: that writes."""
-_IDLE: Final = "ok, nothing to do"
+_IDLE_OUTCOME: Final = "ok, nothing to do"
 """Outcome of a time at which no call was made."""
 _LATE_SECONDS: Final = 10.0
 """A run is late when it begins that long after its time."""
@@ -197,15 +197,15 @@ class Scheduler:
             kind=plan.trigger.type,
             value=str(plan.trigger.value),
             zone=plan.trigger.zone,
-            saved=self._sealed(id, plan),
+            saved=self._seal(id, plan),
             digest=plan.digest(),
             created=now,
             start=now,
             next_run=plan.trigger.first(now),
         )
-        stored = await self._rows.add(row, most=_MOST)
+        stored = await self._rows.add(row, most=_MAX_SCHEDULES)
         self._look_again()
-        shown = self._shown(stored)
+        shown = self._display_of(stored)
         if shown.problem:
             message = f"schedule {stored.id} is equal, and cannot be read: {shown.problem}"
             raise ToolFailure("conflict", message, hint="cancel it first")
@@ -213,21 +213,21 @@ class Scheduler:
 
     async def list(self, principal: str | None, *, every: bool = False) -> list[Schedule]:
         """Return the open schedules of a principal, or of all with None; or `every` one."""
-        return [self._shown(row) for row in await self._rows.list(principal, every=every)]
+        return [self._display_of(row) for row in await self._rows.list(principal, every=every)]
 
     async def get(self, id: str, principal: str | None) -> Schedule:
         """Return a schedule. Raises `ToolFailure("not_found")`."""
         row = await self._rows.get(id, principal)
         if row is None:
-            raise _unknown(id)
-        return self._shown(row)
+            raise _no_such_schedule(id)
+        return self._display_of(row)
 
     async def update(self, id: str, principal: str | None, make: Callable[[ScheduleSpec], ScheduleSpec]) -> Schedule:
         """Change the content of a schedule; its times count from now."""
         now = self.clock()
 
         def change(row: ScheduleRow) -> ScheduleRow:
-            old = self._opened(row)
+            old = self._open_row(row)
             plan = make(old)
             _check_action(plan.action)
             timing: dict[str, Any] = {}
@@ -235,7 +235,7 @@ class Scheduler:
                 kind, value, zone = plan.trigger.type, str(plan.trigger.value), plan.trigger.zone
                 timing = {"kind": kind, "value": value, "zone": zone, "start": now}
                 timing["next_run"] = plan.trigger.first(now)
-            return replace(row, saved=self._sealed(row.id, plan), digest=plan.digest(), **timing)
+            return replace(row, saved=self._seal(row.id, plan), digest=plan.digest(), **timing)
 
         return await self._change(id, principal, change)
 
@@ -248,7 +248,7 @@ class Scheduler:
         now = self.clock()
 
         def change(row: ScheduleRow) -> ScheduleRow:
-            self._opened(row)
+            self._open_row(row)
             trigger = _trigger(row)
             missed = row.status == "paused" and trigger.type != "once"
             next_run = trigger.after(now, start=row.start) if missed else row.next_run
@@ -261,7 +261,7 @@ class Scheduler:
         now = self.clock()
 
         def change(row: ScheduleRow) -> ScheduleRow:
-            self._opened(row)  # one that cannot be read would wait for ever
+            self._open_row(row)  # one that cannot be read would wait for ever
             return replace(row, asked=now)
 
         return await self._change(id, principal, change)
@@ -285,7 +285,7 @@ class Scheduler:
             except ToolFailure as failure:
                 if self.clock() - row.created > KEPT_SECONDS:
                     lost.append(row.id)
-                self._leave("message", row.id, failure)
+                self._note_failure("message", row.id, failure)
                 continue
             found[row.id] = (str(values["title"]), str(values["text"]), str(values.get("tainted", "")))
         if not found and not lost:
@@ -297,7 +297,7 @@ class Scheduler:
         """Claim the schedules that are due, and begin their runs; with `recovers` end those of dead processes."""
         now = self.clock()
         if now < self._looked:
-            await self._bring_back(now)
+            await self._recover_runs(now)
         self._looked = now
         look = await self._rows.look(self._place, now)
         self._active = look.active
@@ -310,7 +310,7 @@ class Scheduler:
         for row in look.due:
             await self._claim(row, now)
 
-    async def _bring_back(self, now: float) -> None:
+    async def _recover_runs(self, now: float) -> None:
         """Give schedules their next time again that a run under a clock of the future took far ahead."""
         for row in await self._rows.list(None):
             if row.place != self._place or row.status != "active" or row.next_run is None:
@@ -331,20 +331,20 @@ class Scheduler:
                 if not is_on:
                     await self._rows.sign_on(self._place)
                     is_on = True
-                await self.fire_due(recovers=looks % _RECOVER_LOOKS == 1)
+                await self.fire_due(recovers=looks % _POLLS_PER_RECOVERY == 1)
             except ToolFailure as failure:
                 _logger.debug("schedules cannot be looked after now: %s", failure.message)
             except Exception:  # after any failure the next look comes
                 _logger.exception("schedules could not be looked after")
-            with anyio.move_on_after(_LOOK_SECONDS):
+            with anyio.move_on_after(_POLL_SECONDS):
                 await self._wake.wait()
 
     async def _claim(self, row: ScheduleRow, now: float) -> None:
         """Begin a run, if this process can read the schedule and no other was first."""
         try:
-            plan = self._opened(row)
+            plan = self._open_row(row)
         except ToolFailure as failure:
-            self._leave("schedule", row.id, failure)
+            self._note_failure("schedule", row.id, failure)
             return
         if lacking := self._runner.lacks(plan):
             await self._wait_for_others(row, lacking)
@@ -359,7 +359,7 @@ class Scheduler:
             if (current.next_run, current.asked, current.saved) != (row.next_run, row.asked, row.saved):
                 return None
             if is_idle and (next_run := plan.trigger.after(now, start=row.start)) is not None:
-                return replace(current, next_run=next_run, last_run=due, outcome=_IDLE)
+                return replace(current, next_run=next_run, last_run=due, outcome=_IDLE_OUTCOME)
             return replace(current, worker=self._rows.worker, claim=row.claim + 1, due=due)
 
         claimed = await self._rows.change(row.id, None, change)
@@ -396,15 +396,15 @@ class Scheduler:
                 tainted=plan.tainted,
                 note=note,
             )
-            result = await self._made(run)
+            result = await self._make_call(run)
             if result is None:
-                await self._keep(row, run, f"ok{suffix}")
+                await self._keep_message(row, run, f"ok{suffix}")
             else:
                 await self._finish(row, f"{'ok' if result.error is None else result.error.code}{suffix}")
         finally:
             self._running -= 1
 
-    async def _made(self, run: ScheduledRun) -> ToolResult | None:
+    async def _make_call(self, run: ScheduledRun) -> ToolResult | None:
         try:
             return await self._runner.run(run)
         except ToolFailure as failure:
@@ -413,7 +413,7 @@ class Scheduler:
             _logger.exception("call %s failed inside Toolcrib", run.id)
             return ToolResult.failed("internal", "the run failed inside Toolcrib; the log has the reason")
 
-    async def _keep(self, row: ScheduleRow, run: ScheduledRun, outcome: str) -> None:
+    async def _keep_message(self, row: ScheduleRow, run: ScheduledRun, outcome: str) -> None:
         """End the run by leaving its message for the next session."""
         text = "\n".join(filter(None, (str(run.action["content"]), run.note)))
         sealed = self._vault.seal(
@@ -459,11 +459,11 @@ class Scheduler:
 
         row = await self._rows.change(id, principal, change)
         if row is None:
-            raise _unknown(id)
+            raise _no_such_schedule(id)
         self._look_again()
-        return self._shown(row)
+        return self._display_of(row)
 
-    def _leave(self, kind: str, id: str, failure: ToolFailure) -> None:
+    def _note_failure(self, kind: str, id: str, failure: ToolFailure) -> None:
         if id not in self._left:
             _logger.warning("%s %s is left to others: %s", kind, id, failure.message)
         self._left.add(id)
@@ -471,7 +471,7 @@ class Scheduler:
     def _look_again(self) -> None:
         self._wake.set()
 
-    def _sealed(self, id: str, plan: ScheduleSpec) -> str:
+    def _seal(self, id: str, plan: ScheduleSpec) -> str:
         values = {
             "title": plan.title,
             "action": plan.action,
@@ -481,7 +481,7 @@ class Scheduler:
         }
         return self._vault.seal(values, purpose_of("schedule", id))
 
-    def _opened(self, row: ScheduleRow) -> ScheduleSpec:
+    def _open_row(self, row: ScheduleRow) -> ScheduleSpec:
         values: Mapping[str, Any] = self._vault.open(row.saved, purpose_of("schedule", row.id))
         session = SavedSession.from_json(values["session"])
         return ScheduleSpec(
@@ -493,12 +493,12 @@ class Scheduler:
             tainted=values.get("tainted", ""),
         )
 
-    def _shown(self, row: ScheduleRow) -> Schedule:
+    def _display_of(self, row: ScheduleRow) -> Schedule:
         """Return a schedule; of one that cannot be read, what its row has: it can be cancelled."""
         trigger = _trigger(row)
         plan, problem = None, ""
         try:
-            plan = self._opened(row)
+            plan = self._open_row(row)
         except ToolFailure as failure:
             problem = failure.message
         next_run = row.next_run if row.status == "active" else None
@@ -534,8 +534,10 @@ def _check_action(action: Mapping[str, Any]) -> None:
     value = action.get(field)
     if not isinstance(value, str) or not value.strip():
         raise ToolFailure("invalid_arguments", f"action.{field}: an action of type {type} needs it")
-    if len(value) > _TEXT:
-        raise ToolFailure("invalid_arguments", f"action.{field}: {len(value):,} characters, the maximum is {_TEXT:,}")
+    if len(value) > _MAX_TEXT_LENGTH:
+        raise ToolFailure(
+            "invalid_arguments", f"action.{field}: {len(value):,} characters, the maximum is {_MAX_TEXT_LENGTH:,}"
+        )
 
 
 def _trigger(row: ScheduleRow) -> Trigger:
@@ -546,5 +548,5 @@ def _iso(moment: float, zone: str) -> str:
     return datetime.fromtimestamp(moment, zone_of(zone)).isoformat(timespec="seconds")
 
 
-def _unknown(id: str) -> ToolFailure:
+def _no_such_schedule(id: str) -> ToolFailure:
     return ToolFailure("not_found", f"there is no schedule {id[:60]!r}", hint="list the schedules for their ids")

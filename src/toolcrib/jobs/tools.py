@@ -26,10 +26,10 @@ TASK: Final = "task"
 """Metadata key of a result that went through the pipeline as a task: its id. It is passed on unchanged."""
 _MAX_WAIT: Final = 30
 """Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
-_WRITES: Final = Annotations(destructive=False, open_world=False)
-_EVERY: Final = "*"
+_WRITE_ANNOTATIONS: Final = Annotations(destructive=False, open_world=False)
+_ALL_TASKS: Final = "*"
 """Instead of an id: every task that works."""
-_ID: Final = {"task_id": {"type": "string", "description": "From the answer that named the task."}}
+_ID_SCHEMA: Final = {"task_id": {"type": "string", "description": "From the answer that named the task."}}
 
 _OWN_ID: Final = Capability(explicit=("task_id",))
 """A `task_id` of the session's context is that of a task, not of a job."""
@@ -70,12 +70,12 @@ class JobTools(BaseSource):
         if tool.local_name == "list_background_capable_tools":
             return self._report(_capable(self._offered(context)))
         task_id = str(arguments["task_id"])
-        if tool.local_name == "cancel_background_task" and task_id == _EVERY:
+        if tool.local_name == "cancel_background_task" and task_id == _ALL_TASKS:
             return await self._cancel_all(principal)
         if tool.local_name == "cancel_background_task":
             job = await jobs.cancel(task_id, principal)
             return self._report(job.to_json(), job)
-        return await self._look(task_id, principal, float(arguments["wait_seconds"]))
+        return await self._look_up(task_id, principal, float(arguments["wait_seconds"]))
 
     async def _start(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         name, values = str(arguments["tool_name"]), arguments["arguments"]
@@ -91,7 +91,7 @@ class JobTools(BaseSource):
                 stopped.append(await self._jobs.cancel(job.id, principal))
         return self._report({"tasks": [job.to_json() for job in stopped], "count": len(stopped)}, *stopped)
 
-    async def _look(self, task_id: str, principal: str, seconds: float) -> ToolResult:
+    async def _look_up(self, task_id: str, principal: str, seconds: float) -> ToolResult:
         """Return the result of a job that ends within `seconds`, else its progress."""
         jobs = self._jobs
         try:
@@ -143,7 +143,7 @@ _TOOLS: Final = (
         "start_background_task",
         "x.job.start",
         "Run a tool in the background from the beginning. Returns a task_id at once.",
-        _WRITES,
+        _WRITE_ANNOTATIONS,
         ["tool_name"],
         tool_name={"type": "string"},
         arguments={"type": "object", "default": {}, "description": "The tool's own arguments."},
@@ -155,16 +155,16 @@ _TOOLS: Final = (
         "The result of a task that has ended; else its status, progress and latest output.",
         READS,
         ["task_id"],
-        **_ID,
+        **_ID_SCHEMA,
         wait_seconds={"type": "number", "minimum": 0, "maximum": _MAX_WAIT, "default": 0},
     ),
     _tool(
         "cancel_background_task",
         "x.job.cancel",
         "Stop a task that works; * stops all of yours.",
-        _WRITES,
+        _WRITE_ANNOTATIONS,
         ["task_id"],
-        **_ID,
+        **_ID_SCHEMA,
     ),
     _tool(
         "list_background_tasks",

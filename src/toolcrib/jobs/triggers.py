@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 TriggerType = Literal["once", "cron", "interval"]
 
-_CONFIG: Final[Mapping[str, str]] = {"once": "run_at", "cron": "cron", "interval": "interval_seconds"}
+_CONFIG_KEYS: Final[Mapping[str, str]] = {"once": "run_at", "cron": "cron", "interval": "interval_seconds"}
 """The key of `trigger_config` that each type reads."""
-_SHORTEST: Final = 1.0
-_LONGEST: Final = 10 * 366 * 86_400.0
+_MIN_INTERVAL_SECONDS: Final = 1.0
+_MAX_INTERVAL_SECONDS: Final = 10 * 366 * 86_400.0
 """Seconds of the longest interval: ten years."""
-_CHARACTERS: Final = 1_000
+_MAX_EXPRESSION_LENGTH: Final = 1_000
 """Of an expression, which is read again for each time."""
 _CRON_HINT: Final = "such as 30 9 * * MON-FRI"
-_FIELDS: Final = 5
-_EVERY_HOUR: Final = 24
-_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_CRON_FIELDS: Final = 5
+_HOURS_PER_DAY: Final = 24
+_MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Times behind this one are not computed with: the calendar ends in the year 9999."""
 
 
@@ -51,7 +51,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
     @property
     def config(self) -> dict[str, Any]:
         """The trigger as `trigger_config` has it."""
-        return {_CONFIG[self.type]: self.value}
+        return {_CONFIG_KEYS[self.type]: self.value}
 
     def first(self, now: float) -> float:
         """Return when it fires first, in seconds since 1970. Raises `ToolFailure("invalid_arguments")` for never."""
@@ -59,8 +59,8 @@ class Trigger(Struct, frozen=True, kw_only=True):
         if found is None:
             if self.type == "once":
                 shown = datetime.fromtimestamp(now, zone_of(self.zone)).isoformat(timespec="seconds")
-                raise _refused("run_at", f"{self.value} is in the past", f"now is {shown}")
-            raise _refused("cron", f"{self.value!r} never fires", "no date matches all of its fields")
+                raise _refusal("run_at", f"{self.value} is in the past", f"now is {shown}")
+            raise _refusal("cron", f"{self.value!r} never fires", "no date matches all of its fields")
         return found
 
     def after(self, moment: float, *, start: float) -> float | None:
@@ -86,15 +86,15 @@ def trigger_of(type: str, config: Mapping[str, Any], zone: str) -> Trigger:
 
     Raises `ToolFailure("invalid_arguments")` naming the value that cannot be taken.
     """
-    if type not in _CONFIG:
+    if type not in _CONFIG_KEYS:
         raise ToolFailure(
             "invalid_arguments", f"trigger_type: {type!r} is not one of {', '.join(get_args(TriggerType))}"
         )
     zone_of(zone)
-    key = _CONFIG[type]
+    key = _CONFIG_KEYS[type]
     value = config.get(key)
     if value is None:
-        raise _refused(key, f"a trigger of type {type} needs it")
+        raise _refusal(key, f"a trigger of type {type} needs it")
     checked = {"once": _moment, "cron": _expression, "interval": _seconds}[type](value, zone)
     return Trigger(type=cast("TriggerType", type), value=checked, zone=zone)
 
@@ -128,16 +128,16 @@ def _moment(value: Any, zone: str) -> str:
     try:
         moment = datetime.fromisoformat(str(value).strip())
     except ValueError:
-        raise _refused("run_at", f"{str(value)[:60]!r} is not an ISO 8601 time", "such as 2026-03-01T09:30") from None
+        raise _refusal("run_at", f"{str(value)[:60]!r} is not an ISO 8601 time", "such as 2026-03-01T09:30") from None
     try:
         if moment.tzinfo is None:
-            moment = _existing(moment, zone_of(zone))
+            moment = _skip_gap(moment, zone_of(zone))
         return moment.astimezone(zone_of(zone)).isoformat()
     except (OverflowError, ValueError):
-        raise _refused("run_at", f"{value} is outside the calendar") from None
+        raise _refusal("run_at", f"{value} is outside the calendar") from None
 
 
-def _existing(wall: datetime, zone: ZoneInfo) -> datetime:
+def _skip_gap(wall: datetime, zone: ZoneInfo) -> datetime:
     """Return the instant of a wall time: the first of two, or the end of the gap that swallows it."""
     local = wall.replace(tzinfo=zone)
     if not _is_skipped(local):
@@ -159,27 +159,29 @@ def _is_skipped(local: datetime) -> bool:
 
 def _seconds(value: Any, zone: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _refused("interval_seconds", f"{value!r} is not a number of seconds")
-    if not _SHORTEST <= value <= _LONGEST:
-        raise _refused("interval_seconds", f"{value:g} is not between {_SHORTEST:g} and {_LONGEST:g}")
+        raise _refusal("interval_seconds", f"{value!r} is not a number of seconds")
+    if not _MIN_INTERVAL_SECONDS <= value <= _MAX_INTERVAL_SECONDS:
+        raise _refusal(
+            "interval_seconds", f"{value:g} is not between {_MIN_INTERVAL_SECONDS:g} and {_MAX_INTERVAL_SECONDS:g}"
+        )
     return float(value)
 
 
 def _expression(value: Any, zone: str) -> str:
     fields = str(value).split()
-    if len(fields) != _FIELDS:
+    if len(fields) != _CRON_FIELDS:
         known = "minute, hour, day of month, month, day of week"
-        problem = f"{str(value)[:60]!r} has {len(fields)} fields, not {_FIELDS}: {known}"
-        raise _refused("cron", problem, _CRON_HINT)
+        problem = f"{str(value)[:60]!r} has {len(fields)} fields, not {_CRON_FIELDS}: {known}"
+        raise _refusal("cron", problem, _CRON_HINT)
     text = " ".join(fields)
-    if len(text) > _CHARACTERS:
-        raise _refused("cron", f"the expression has {len(text):,} characters, not {_CHARACTERS} at most")
+    if len(text) > _MAX_EXPRESSION_LENGTH:
+        raise _refusal("cron", f"the expression has {len(text):,} characters, not {_MAX_EXPRESSION_LENGTH} at most")
     from cronsim import CronSim, CronSimError  # 28 ms that most processes do not need
 
     try:
         CronSim(text, datetime(2000, 1, 1))
     except (CronSimError, AssertionError) as error:
-        raise _refused("cron", f"{text!r}: {str(error).lower() or 'bad expression'}", _CRON_HINT) from None
+        raise _refusal("cron", f"{text!r}: {str(error).lower() or 'bad expression'}", _CRON_HINT) from None
     return text
 
 
@@ -195,13 +197,13 @@ def _next_cron(text: str, moment: float, zone: ZoneInfo) -> float | None:
     minute, hour, *day = text.split()
     parsed = CronSim(text, datetime(2000, 1, 1))
     start = datetime.fromtimestamp(math.floor(moment), zone)
-    if len(parsed.hours) == _EVERY_HOUR:
+    if len(parsed.hours) == _HOURS_PER_DAY:
         return _next_minute(parsed.minutes, " ".join(day), start)
     wall = " ".join((minute.replace("*", "0-59"), hour.replace("*", "0-23"), *day))
     for found in CronSim(wall, start):
         if found.timestamp() > moment:  # a repeated hour is over, several skipped minutes fall on one
             return found.timestamp()
-        if found.astimezone(UTC) > _LATEST:
+        if found.astimezone(UTC) > _MAX_TIME:
             break
     return None
 
@@ -214,15 +216,15 @@ def _next_minute(minutes: set[int], day: str, start: datetime) -> float | None:
     next_minute = start.timestamp() // 60 * 60 + 60
     eve = datetime.fromtimestamp(next_minute, zone).replace(tzinfo=None, hour=0, minute=0, second=0, fold=0)
     for midnight in CronSim(f"0 0 {day}", eve - timedelta(minutes=1)):
-        at = max(next_minute, _existing(midnight, zone).timestamp())
+        at = max(next_minute, _skip_gap(midnight, zone).timestamp())
         while (local := datetime.fromtimestamp(at, zone)).date() == midnight.date():
             if local.minute in minutes:
                 return at
             at += 60
-        if midnight.year > _LATEST.year:
+        if midnight.year > _MAX_TIME.year:
             break
     return None
 
 
-def _refused(key: str, problem: str, hint: str = "") -> ToolFailure:
+def _refusal(key: str, problem: str, hint: str = "") -> ToolFailure:
     return invalid_argument(f"trigger_config.{key}", problem, hint=hint)

@@ -23,22 +23,22 @@ from .guard import Guard, NetFailure, Resolve, system_resolve
 from .urls import DEFAULT_PORTS, is_address, is_loopback, origin, same_origin
 
 _MAX_CONNECTIONS: Final = 64
-_KEPT_ALIVE: Final = 16
-_KEPT_SECONDS: Final = 30.0
+_MAX_IDLE_CONNECTIONS: Final = 16
+_IDLE_CONNECTION_SECONDS: Final = 30.0
 
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
-_SAME_AGAIN: Final = (307, 308)
-_READS: Final = ("GET", "HEAD")
-_HARMLESS: Final = ("accept", "accept-language", "user-agent")
-_OF_A_BODY: Final = ("content-type", "content-encoding", "content-language", "content-length")
-_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
-_RATIO_FROM: Final = 1 << 20
+_METHOD_PRESERVING_REDIRECTS: Final = (307, 308)
+_READ_METHODS: Final = ("GET", "HEAD")
+_FORWARDED_HEADERS: Final = ("accept", "accept-language", "user-agent")
+_BODY_HEADERS: Final = ("content-type", "content-encoding", "content-language", "content-length")
+_UNSENT_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_MIN_RATIO_BYTES: Final = 1 << 20
 """Bytes; below that a body may be compressed as well as it likes."""
 
 MASK = "***"
 """Stands for every secret."""
 
-_MAX_BODY = 4000
+_MAX_SHOWN_BODY_LENGTH = 4000
 """Characters of a body that are shown."""
 
 
@@ -114,8 +114,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             pool = self._pools[scheme] = httpcore2.AsyncConnectionPool(
                 ssl_context=self._tls,
                 max_connections=_MAX_CONNECTIONS,
-                max_keepalive_connections=_KEPT_ALIVE,
-                keepalive_expiry=_KEPT_SECONDS,
+                max_keepalive_connections=_MAX_IDLE_CONNECTIONS,
+                keepalive_expiry=_IDLE_CONNECTION_SECONDS,
                 network_backend=self._backend,
             )
         return pool
@@ -225,7 +225,7 @@ class WebClient:
         A host that cannot be found is not refused: it may come yet. Without `look_up` names of other machines pass: the
         question for one reaches the name server of its domain, and tells it the whole name.
         """
-        parsed = self._checked(url)
+        parsed = self._check_url(url)
         if not look_up and not (is_loopback(parsed.host) or is_address(parsed.host)):
             return
         try:
@@ -245,7 +245,7 @@ class WebClient:
             except NetFailure as failure:
                 failure.sent |= hop > 0  # an answer named this address
                 raise
-            following = _redirected(request, answer)
+            following = _redirect(request, answer)
             if following is None:
                 return answer
             request = following
@@ -254,7 +254,7 @@ class WebClient:
         )
 
     async def _once(self, request: WebRequest) -> Page:
-        url = self._checked(request.url)
+        url = self._check_url(request.url)
         if self._http.is_closed:
             raise NetFailure("unavailable", "the connections to it were closed")
         headers = {**request.headers, "accept-encoding": "gzip, deflate"}
@@ -275,7 +275,7 @@ class WebClient:
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise _failure(error, request.url) from error
 
-    def _checked(self, text: str) -> httpx2.URL:
+    def _check_url(self, text: str) -> httpx2.URL:
         """Parse once: what is checked is what is sent."""
         try:
             url = httpx2.URL(text)
@@ -296,12 +296,12 @@ class WebClient:
             body += piece
             if len(body) > limits.body_bytes:
                 raise _too_large(limits)
-            if len(body) > max(_RATIO_FROM, limits.ratio * response.num_bytes_downloaded):
+            if len(body) > max(_MIN_RATIO_BYTES, limits.ratio * response.num_bytes_downloaded):
                 raise NetFailure("too_large", f"the answer grows more than {limits.ratio} times unpacked", sent=True)
         return bytes(body)
 
 
-def _redirected(request: WebRequest, answer: Page) -> WebRequest | None:
+def _redirect(request: WebRequest, answer: Page) -> WebRequest | None:
     """Return the request that a redirect asks for, or None where the answer is to be taken as it is."""
     location = answer.headers.get("location", "")
     if answer.status not in _REDIRECTS or not location:
@@ -313,23 +313,23 @@ def _redirected(request: WebRequest, answer: Page) -> WebRequest | None:
     if urlsplit(request.url).scheme == "https" and not target.startswith("https:"):
         raise NetFailure("denied", f"{origin(request.url)} redirects to {origin(target)}, in clear", sent=True)
     is_same = same_origin(target, request.url)
-    is_read = request.method in _READS
-    if answer.status not in _SAME_AGAIN and answer.status != 303 and not is_read:
+    is_read = request.method in _READ_METHODS
+    if answer.status not in _METHOD_PRESERVING_REDIRECTS and answer.status != 303 and not is_read:
         return None
     if answer.status == 303 and not is_read:
-        kept = {name: value for name, value in request.headers.items() if name not in _OF_A_BODY}
+        kept = {name: value for name, value in request.headers.items() if name not in _BODY_HEADERS}
         request = replace(request, method="GET", content=b"", headers=kept)
     elif not is_read and not is_same:
         return None
     if not is_same:
-        kept = {name: value for name, value in request.headers.items() if name in _HARMLESS}
+        kept = {name: value for name, value in request.headers.items() if name in _FORWARDED_HEADERS}
         request = replace(request, headers=kept)
     return replace(request, url=target)
 
 
 def _failure(error: httpx2.HTTPError | httpx2.StreamError, url: str) -> NetFailure:
     where, detail = origin(url), str(error) or type(error).__name__
-    sent = not isinstance(error, _NOT_SENT)
+    sent = not isinstance(error, _UNSENT_ERRORS)
     if isinstance(error, httpx2.TimeoutException):
         return NetFailure("timeout", f"{where} {'fell silent' if sent else 'did not take the connection'}", sent=sent)
     if isinstance(error, httpx2.DecodingError):
@@ -357,15 +357,15 @@ def curl(request: WebRequest, parts: tuple[str, ...] = ()) -> str:
         if not (parts and name == "content-type"):
             words += ["-H", shlex.quote(f"{name}: {value}")]
     for part in parts:
-        words += ["-F", shlex.quote(part[:_MAX_BODY])]
+        words += ["-F", shlex.quote(part[:_MAX_SHOWN_BODY_LENGTH])]
     if request.content and not parts:
-        words += ["--data-binary", shlex.quote(_shown(request.content))]
+        words += ["--data-binary", shlex.quote(_display_body(request.content))]
     return " ".join(words)
 
 
-def _shown(content: bytes) -> str:
+def _display_body(content: bytes) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return f"<{len(content):,} bytes>"
-    return text if len(text) <= _MAX_BODY else f"{text[:_MAX_BODY]}… <{len(content):,} bytes>"
+    return text if len(text) <= _MAX_SHOWN_BODY_LENGTH else f"{text[:_MAX_SHOWN_BODY_LENGTH]}… <{len(content):,} bytes>"

@@ -48,10 +48,10 @@ _METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.
 """Addresses at which clouds hand out credentials without authentication, beside the link-local block."""
 
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_PATTERN: Final = regex(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
-_NUMBER: Final = regex(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+_HOST_PATTERN: Final = regex(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
+_NUMERIC_HOST: Final = regex(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 """Host that ends in a number, and so is an address in any spelling (WHATWG URL, "ends in a number checker")."""
-_PORTS: Final = frozenset(DEFAULT_PORTS.values())
+_DEFAULT_PORT_NUMBERS: Final = frozenset(DEFAULT_PORTS.values())
 
 
 class NetFailure(ToolFailure):
@@ -88,7 +88,7 @@ class Guard(Struct, frozen=True, kw_only=True):
             raise NetFailure("denied", f"{scheme or 'no scheme'!r} is not {' or '.join(sorted(self.schemes))}")
         if not host:
             raise NetFailure("denied", "the URL names no host")
-        if _folded(host) in _METADATA_NAMES and not self._allows(host, port):
+        if _fold_host(host) in _METADATA_NAMES and not self._allows(host, port):
             raise NetFailure("denied", f"{host} is where a cloud keeps credentials; it is never asked")
 
     async def addresses(self, host: str, port: int, resolve: Resolve) -> list[str]:
@@ -111,7 +111,7 @@ class Guard(Struct, frozen=True, kw_only=True):
         return found
 
     def _allows(self, host: str, port: int) -> bool:
-        folded = _folded(host)
+        folded = _fold_host(host)
         return (folded, port) in self.allow or (folded, None) in self.allow
 
 
@@ -128,7 +128,7 @@ def host_rule(text: str) -> tuple[str, int | None]:
         scheme, host, port = "", "", None
     if not host or ("://" not in written and any(mark in written for mark in "/?#@*")):
         raise UsageError(f"{text!r} is not a host: `name`, `name:port` or `[address]:port` was expected")
-    return _folded(host), port if port is not None else DEFAULT_PORTS.get(scheme)
+    return _fold_host(host), port if port is not None else DEFAULT_PORTS.get(scheme)
 
 
 def is_public(address: str) -> bool:
@@ -169,7 +169,7 @@ def _is_credential_store(address: str, host: str) -> bool:
     return parsed.is_link_local or parsed in _METADATA
 
 
-def _folded(host: str) -> str:
+def _fold_host(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
@@ -183,7 +183,7 @@ class HostPattern(Struct, frozen=True, kw_only=True):
 
     def fits(self, host: str, port: int) -> bool:
         """Whether it stands for this host, which is in lower case and has no dot at its end."""
-        if port != self.port and not (self.port is None and port in _PORTS):
+        if port != self.port and not (self.port is None and port in _DEFAULT_PORT_NUMBERS):
             return False
         if not self.name.startswith("*"):
             return host == self.name
@@ -208,7 +208,7 @@ class Allowed(Struct, frozen=True, kw_only=True):
 
 def host_pattern(text: str) -> HostPattern:
     """Read `name`, `name:port`, `*.name` or `*`. Raises `UsageError` for anything else, addresses included."""
-    found = _PATTERN.fullmatch(text.strip())
+    found = _HOST_PATTERN.fullmatch(text.strip())
     port = int(found[2]) if found and found[2] else None
     if found is None or _is_address(found[1]) or (port is not None and not 0 < port < 65536):
         raise UsageError(f"{text!r} is not a host: `name`, `name:port`, `*.name` or `*` was expected")
@@ -224,4 +224,4 @@ def private_host(text: str) -> tuple[str, int]:
 
 
 def _is_address(host: str) -> bool:
-    return ":" in host or _NUMBER.fullmatch(host) is not None
+    return ":" in host or _NUMERIC_HOST.fullmatch(host) is not None

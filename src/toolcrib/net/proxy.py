@@ -27,28 +27,28 @@ from ..core.sandbox import Reach
 from .guard import Allowed, NetFailure, Resolve, system_resolve
 from .urls import DEFAULT_PORTS
 
-_HANDSHAKE: Final = 0x16
-_MOST: Final = 64 * 1024
+_TLS_HANDSHAKE: Final = 0x16
+_MAX_HELLO_BYTES: Final = 64 * 1024
 """Bytes; the first message of today's clients has some 2,000."""
 
 _logger = logging.getLogger(__name__)
-_PIECE: Final = 64 * 1024
-_HEAD: Final = 32 * 1024
+_PIECE_BYTES: Final = 64 * 1024
+_MAX_HEAD_BYTES: Final = 32 * 1024
 """Bytes of a request's or an answer's first line and headers."""
 _AUTHORITY: Final = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
-_TUNNEL: Final = regex(rf"{_AUTHORITY}:([0-9]{{1,5}})")
-_ABSOLUTE: Final = regex(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
-_OF_A_CONNECTION: Final = frozenset(
+_TUNNEL_TARGET: Final = regex(rf"{_AUTHORITY}:([0-9]{{1,5}})")
+_ABSOLUTE_URL: Final = regex(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
+_HOP_BY_HOP_HEADERS: Final = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding"
     b" upgrade expect host".split()
 )
 """Headers between two neighbours, and `Host`, which is written anew."""
-_ENDED: Final = (
+_CONNECTION_ENDED: Final = (
     anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, h11.ProtocolError
 )  # fmt: skip
 
 
-class Hello:
+class TlsHello:
     """Reads the first bytes of one connection, as they come. TLS itself is read by the library, in memory.
 
     The handshake is begun with a server context that has no certificate, only for its callback with the name; it then
@@ -64,28 +64,28 @@ class Hello:
         self._read = 0
         self._incoming = ssl.MemoryBIO()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.sni_callback = self._heard
+        context.sni_callback = self._note_name
         self._server = context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
 
     def is_over(self, data: bytes) -> bool:
         """Take more bytes; return whether nothing more has to be waited for."""
         if not data:
             return False
-        if not self._read and data[0] != _HANDSHAKE:
+        if not self._read and data[0] != _TLS_HANDSHAKE:
             return True
         self._read += len(data)
         self._incoming.write(data)
         try:
             self._server.do_handshake()
         except ssl.SSLWantReadError:
-            if self._read <= _MOST:
+            if self._read <= _MAX_HELLO_BYTES:
                 return False
         except ssl.SSLError:  # we have no certificate to go on with
             pass
         self.is_unread = not self._is_heard
         return True
 
-    def _heard(self, _server: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
+    def _note_name(self, _server: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
         self._is_heard = True
         self.name = (name or "").rstrip(".").lower()
         return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
@@ -116,7 +116,7 @@ class Proxy:
 
     async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
         """Serve connections until cancelled; `refused` receives each refused destination, and the reason."""
-        visit = _Visit(
+        visit = _ProxySession(
             allowed=Allowed.of(reach.hosts, reach.private), resolve=self._resolve, limits=self._limits, refused=refused
         )
         slots = anyio.Semaphore(self._limits.connections)
@@ -170,7 +170,7 @@ class _Wire(Struct, kw_only=True):
                 await self.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
             try:
                 with anyio.fail_after(self.seconds):
-                    data = await self.stream.receive(_PIECE)
+                    data = await self.stream.receive(_PIECE_BYTES)
             except anyio.EndOfStream:
                 data = b""
             self.peer.receive_data(data)
@@ -182,17 +182,17 @@ class _Wire(Struct, kw_only=True):
             await self.stream.send(data)
 
 
-class _Moved(Struct):
+class _Activity(Struct):
     """Time of the last byte in a tunnel, in either direction."""
 
     at: float = field(default_factory=anyio.current_time)
 
 
-class _End(Struct, frozen=True, kw_only=True):
+class _TimedEnd(Struct, frozen=True, kw_only=True):
     """One end of a tunnel."""
 
     stream: SocketStream
-    moved: _Moved
+    moved: _Activity
     """The same at both ends: one may listen for hours while the other speaks."""
     seconds: float
 
@@ -200,14 +200,14 @@ class _End(Struct, frozen=True, kw_only=True):
         """Return the next bytes. Raises `BrokenResourceError` when nothing moved for too long, in either direction."""
         while True:
             with anyio.move_on_after(self.seconds):
-                data = await self.stream.receive(_PIECE)
+                data = await self.stream.receive(_PIECE_BYTES)
                 self.moved.at = anyio.current_time()
                 return data
             if self.moved.at + self.seconds <= anyio.current_time():
                 raise anyio.BrokenResourceError
 
 
-class _Visit(Struct, kw_only=True):
+class _ProxySession(Struct, kw_only=True):
     """The connections of one command."""
 
     allowed: Allowed
@@ -218,11 +218,11 @@ class _Visit(Struct, kw_only=True):
 
     async def exchange(self, stream: SocketStream, slots: anyio.Semaphore) -> None:
         """Serve one connection to its end, with any outcome."""
-        peer = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD)
+        peer = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         inside = _Wire(stream=stream, peer=peer, seconds=self.limits.head_seconds)
         try:
             async with stream:
-                with suppress(*_ENDED, TimeoutError):
+                with suppress(*_CONNECTION_ENDED, TimeoutError):
                     await self._serve(inside)
         except Exception:  # of one connection: the command goes on
             _logger.exception("the proxy of a command failed")
@@ -237,7 +237,7 @@ class _Visit(Struct, kw_only=True):
                 raise _Refusal(400, f"invalid request: {error}") from error
             if not isinstance(request, h11.Request):  # it went away without one
                 return
-            target = _target(request)
+            target = _parse_target(request)
             far = await self._connect(target)
         except _Refusal as refusal:
             await _answer(inside, refusal)
@@ -288,18 +288,18 @@ class _Visit(Struct, kw_only=True):
 
     async def _tunnel(self, inside: _Wire, far: SocketStream, target: _Target) -> None:
         early, _ = inside.peer.trailing_data
-        near = _End(stream=inside.stream, moved=_Moved(), seconds=self.limits.idle_seconds)
-        there = _End(stream=far, moved=near.moved, seconds=near.seconds)
+        near = _TimedEnd(stream=inside.stream, moved=_Activity(), seconds=self.limits.idle_seconds)
+        there = _TimedEnd(stream=far, moved=near.moved, seconds=near.seconds)
         async with anyio.create_task_group() as group:
 
             async def out() -> None:
-                with suppress(*_ENDED):
-                    await self._pump(near, there, await self._checked(near, early, target))
+                with suppress(*_CONNECTION_ENDED):
+                    await self._pump(near, there, await self._check_tls_name(near, early, target))
                     return
                 group.cancel_scope.cancel()
 
             async def back() -> None:
-                with suppress(*_ENDED):
+                with suppress(*_CONNECTION_ENDED):
                     await self._pump(there, near, b"")
                     return
                 group.cancel_scope.cancel()
@@ -307,7 +307,7 @@ class _Visit(Struct, kw_only=True):
             group.start_soon(out)
             group.start_soon(back)
 
-    async def _pump(self, source: _End, target: _End, data: bytes) -> None:
+    async def _pump(self, source: _TimedEnd, target: _TimedEnd, data: bytes) -> None:
         """Copy one way, and its end too. Raises `BrokenResourceError` when nothing has moved for too long."""
         while True:
             if data:
@@ -319,12 +319,12 @@ class _Visit(Struct, kw_only=True):
                 await target.stream.send_eof()
                 return
 
-    async def _checked(self, source: _End, data: bytes, target: _Target) -> bytes:
+    async def _check_tls_name(self, source: _TimedEnd, data: bytes, target: _Target) -> bytes:
         """Return the first bytes of a tunnel, once it is known that TLS asks for its host there.
 
         Raises `BrokenResourceError` when it asks for another one.
         """
-        hello = Hello()
+        hello = TlsHello()
         head = b""
         while not hello.is_over(data):
             head += data
@@ -340,24 +340,24 @@ class _Visit(Struct, kw_only=True):
     # Requests in clear
 
     async def _forward(self, inside: _Wire, stream: SocketStream, request: h11.Request, target: _Target) -> None:
-        peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+        peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         far = _Wire(stream=stream, peer=peer, seconds=self.limits.idle_seconds)
-        headers = [(b"host", target.authority), *_passed_on(request.headers), (b"connection", b"close")]
+        headers = [(b"host", target.authority), *_forwarded_headers(request.headers), (b"connection", b"close")]
         if _has_chunks(request.headers):
             headers.append((b"transfer-encoding", b"chunked"))
         await far.send(h11.Request(method=request.method, target=target.path, headers=headers))
         async with anyio.create_task_group() as group:
 
             async def body() -> None:
-                with suppress(*_ENDED, TimeoutError):
+                with suppress(*_CONNECTION_ENDED, TimeoutError):
                     await self._copy(inside, far)
 
             group.start_soon(body)
-            with suppress(*_ENDED, TimeoutError):
+            with suppress(*_CONNECTION_ENDED, TimeoutError):
                 while not isinstance(answer := await far.event(), h11.Response):
                     if not isinstance(answer, h11.InformationalResponse):
                         raise anyio.BrokenResourceError
-                headers = [*_passed_on(answer.headers), (b"connection", b"close")]
+                headers = [*_forwarded_headers(answer.headers), (b"connection", b"close")]
                 await inside.send(h11.Response(status_code=answer.status_code, headers=headers, reason=answer.reason))
                 await self._copy(far, inside)
             group.cancel_scope.cancel()
@@ -374,11 +374,11 @@ class _Visit(Struct, kw_only=True):
         await target.send(h11.EndOfMessage())
 
 
-def _target(request: h11.Request) -> _Target:
+def _parse_target(request: h11.Request) -> _Target:
     """Return the target of a request. Raises `_Refusal` for one that can be read in two ways."""
     is_tunnel = request.method == b"CONNECT"
     text = request.target.decode("ascii", "replace")
-    found = (_TUNNEL if is_tunnel else _ABSOLUTE).fullmatch(text)
+    found = (_TUNNEL_TARGET if is_tunnel else _ABSOLUTE_URL).fullmatch(text)
     if found is None:
         raise _Refusal(400, "this is a proxy: `CONNECT host:port`, or a request for http://host/…, was expected")
     port = int(found[2]) if found[2] else DEFAULT_PORTS["http"]
@@ -386,7 +386,7 @@ def _target(request: h11.Request) -> _Target:
         raise _Refusal(400, f"{port} is not a port")
     host = found[1].strip("[]").rstrip(".").lower()
     names = [value for name, value in request.headers if name == b"host"]
-    if any(_named(name, port) != (host, port) for name in names):
+    if any(_authority_of(name, port) != (host, port) for name in names):
         raise _Refusal(400, "`Host` names another host than the request itself")
     if not is_tunnel and _has_chunks(request.headers) and any(name == b"content-length" for name, _ in request.headers):
         raise _Refusal(400, "a request with a length and with chunks can be read in two ways")
@@ -396,7 +396,7 @@ def _target(request: h11.Request) -> _Target:
     return _Target(host=host, port=port, authority=authority.encode(), path=path.encode())
 
 
-def _named(header: bytes, port: int) -> tuple[str, int] | None:
+def _authority_of(header: bytes, port: int) -> tuple[str, int] | None:
     """Return host and port of a `Host` header; without one it is the port of the request itself."""
     found = re.fullmatch(rf"{_AUTHORITY}(?::([0-9]{{1,5}}))?", header.decode("latin-1"))
     return (found[1].strip("[]").rstrip(".").lower(), int(found[2] or port)) if found else None
@@ -406,10 +406,10 @@ def _has_chunks(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(name == b"transfer-encoding" for name, _ in headers)
 
 
-def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _forwarded_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the headers that are for the far side, and not for its neighbour."""
     listed = b",".join(value for name, value in headers if name == b"connection").lower().split(b",")
-    left = _OF_A_CONNECTION | {name.strip() for name in listed}
+    left = _HOP_BY_HOP_HEADERS | {name.strip() for name in listed}
     return [(bytes(name), bytes(value)) for name, value in headers if name not in left]
 
 

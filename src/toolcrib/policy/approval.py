@@ -32,7 +32,7 @@ from .approval_options import ApprovalOptions, ApprovalStore
 from .decision import Policy
 from .grant import arguments_digest, mint
 from .open_question import OpenQuestion
-from .questions import approved_by, binding_of, folder_of, no_approver, shown_arguments, shown_text
+from .questions import approved_by, binding_of, folder_of, refusal_without_approver, shown_arguments, shown_text
 
 Revise = Callable[[Call], Awaitable[Call]]
 """Validates the arguments of a call and decides on it anew. Raises `ToolFailure`."""
@@ -59,9 +59,9 @@ class Approvals:
         """
         decision = call.decision or Decision(effect="ask", rule="no decision was made")
         if call.approval:
-            return await self._redeemed(call, decision, revise)
+            return await self._redeem(call, decision, revise)
         if not self._options.can_ask(call.session):
-            raise no_approver(call, decision)
+            raise refusal_without_approver(call, decision)
         before = arguments_digest(call.arguments)  # making the question waits for files
         question = OpenQuestion(
             policy=self._policy,
@@ -69,7 +69,7 @@ class Approvals:
             options=self._options,
             turns=self._turns,
             call=call,
-            question=await self._question(call, decision),
+            question=await self._make_question(call, decision),
             read=await self._policy.read(call),
         )
         try:
@@ -78,7 +78,7 @@ class Approvals:
                 changed = f"the arguments of {call.name} changed while it waited for approval"
                 await self._store.withdraw(settled.id, changed)
                 raise ToolFailure("denied", changed)
-            return await self._granted(call, settled, await question.allowed_by(settled), revise)
+            return await self._grant(call, settled, await question.allowed_by(settled), revise)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await question.leave()
@@ -88,7 +88,7 @@ class Approvals:
         """Return the file changes of `call`, as a unified diff; empty for a call that edits none."""
         return await self._options.diff(call)
 
-    async def _question(self, call: Call, decision: Decision) -> Question:
+    async def _make_question(self, call: Call, decision: Decision) -> Question:
         options, redact = self._options, self._options.redact_for(call.session.principal)
         return Question(
             call_id=call.id,
@@ -104,14 +104,14 @@ class Approvals:
             hash=binding_of(call),
         )
 
-    async def _redeemed(self, call: Call, decision: Decision, revise: Revise) -> Call:
+    async def _redeem(self, call: Call, decision: Decision, revise: Revise) -> Call:
         """Return the call with its grant for the approval that it brought along."""
         approval = await self._store.get(call.approval)
         if approval is None or approval.principal != call.session.principal:
             raise ToolFailure("denied", "this approval is for another call, tool, folder or caller: nothing ran")
-        return await self._granted(call, approval, approved_by(approval, decision), revise)
+        return await self._grant(call, approval, approved_by(approval, decision), revise)
 
-    async def _granted(self, call: Call, approval: Approval, rule: str, revise: Revise) -> Call:
+    async def _grant(self, call: Call, approval: Approval, rule: str, revise: Revise) -> Call:
         """Return the call with the grant that `approval` gives, which is used up by this.
 
         The hash covers definition, arguments, principal and folder as they are now: the store refuses it where the
@@ -120,7 +120,7 @@ class Approvals:
         hash = binding_of(call)
         edited = await self._store.edited(approval.id)
         if edited is not None:
-            revised = await self._edited(call.evolve(arguments=edited, references=()), approval, revise)
+            revised = await self._revise_edited(call.evolve(arguments=edited, references=()), approval, revise)
             if arguments_digest(revised.arguments) == arguments_digest(call.arguments):
                 hash = approval.hash  # a job saves the edited call, which is made again
             by, given = approval.by or "the approver", " ".join(approval.arguments.split())
@@ -128,7 +128,7 @@ class Approvals:
         await self._store.redeem(approval.id, call.id, hash)
         return call.evolve(approval=approval.id, grant=mint(call.id, call.target, call.arguments, rule))
 
-    async def _edited(self, call: Call, approval: Approval, revise: Revise) -> Call:
+    async def _revise_edited(self, call: Call, approval: Approval, revise: Revise) -> Call:
         """Return the call with the arguments that the answer gave, which no rule denies."""
         try:
             return await revise(call)

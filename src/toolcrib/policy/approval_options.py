@@ -119,15 +119,15 @@ class ApprovalNotices:
         return stop
 
 
-def _plainly(principal: str) -> Callable[[Any], Any]:
+def _no_redaction(principal: str) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _nothing(settled: Approval) -> None:
+def _ignore_approval(settled: Approval) -> None:
     """Notify no one."""
 
 
-def _no_notice(id: str) -> None:
+def _ignore_id(id: str) -> None:
     """Notify no one."""
 
 
@@ -145,15 +145,15 @@ class ApprovalOptions(Struct, frozen=True, kw_only=True):
     """Seconds that a call waits for an answer through the store, before it is held."""
     is_shared: bool = False
     """Whether other processes can answer through the store: then a call of an MCP client is held, never refused."""
-    notify: Callable[[Approval], None] = _nothing
+    notify: Callable[[Approval], None] = _ignore_approval
     """Announces a question that no approver is shown; it must not wait."""
     notices: ApprovalNotices = field(default_factory=ApprovalNotices)
-    redact_for: Callable[[str], Callable[[Any], Any]] = _plainly
+    redact_for: Callable[[str], Callable[[Any], Any]] = _no_redaction
     """Returns what masks secrets in the values that a principal is shown, and in what is stored of its calls."""
     channels: tuple[Channel, ...] = ()
-    settled: Callable[[Approval], None] = _nothing
+    settled: Callable[[Approval], None] = _ignore_approval
     """Callback for the end of each question, for channels that asked it; it must not block."""
-    outlives: Callable[[str], None] = _no_notice
+    outlives: Callable[[str], None] = _ignore_id
     """Callback with the id of each question that is left for an answer after its call, from any process."""
     diff: Callable[[Call], Awaitable[str]] = _no_diff
     """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""

@@ -24,13 +24,13 @@ from msgspec import Struct
 
 from ..core.patterns import regex
 
-HERE: Final = Path()
+PROCESS_FOLDER: Final = Path()
 """Default base of relative paths: the folder of the process."""
 
 _CONDITION: Final = regex(
     r"\s*(?P<path>[A-Za-z_$][\w$-]*(?:\.[\w$-]+)*)\s*(?P<op>!=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*", re.DOTALL
 )
-_ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
+_COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -38,13 +38,13 @@ _ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 _MAX_VALUES: Final = 1_000
 """Items of a list argument that are examined; a longer list is undecidable."""
-_CROOKED: Final = regex(r"//|(?:^|/)\.\.?(?:/|$)")
+_PATH_DETOUR: Final = regex(r"//|(?:^|/)\.\.?(?:/|$)")
 
 
 class ArgumentMatcher(Protocol):
     """Condition in the parentheses of a rule."""
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = PROCESS_FOLDER) -> bool | None:
         """Whether the arguments match; None when undecidable. `cwd` is the base of relative paths.
 
         Where an argument has several values (a list, a path written in two ways), `every` requires all of them to
@@ -61,7 +61,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
 
     parts: tuple[_Condition, ...]
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = PROCESS_FOLDER) -> bool | None:
         """Return False when one condition fails, None when one is undecidable, else True."""
         answers = [part.matches(arguments, every=every) for part in self.parts]
         if False in answers:
@@ -88,13 +88,13 @@ class _Condition(Struct, frozen=True, kw_only=True):
 
 def parse_conditions(body: str) -> Conditions | None:
     """Read `a=x*, b.c>3`; None when `body` is not of that kind. Raises `ValueError` with a reason when it is broken."""
-    parts = _split(body)
+    parts = _split_at_commas(body)
     if not any(_CONDITION.fullmatch(part) for part in parts):
         return None
     return Conditions(parts=tuple(_parse_condition(part) for part in parts))
 
 
-def _split(body: str) -> list[str]:
+def _split_at_commas(body: str) -> list[str]:
     """Split at commas that are not inside quotes."""
     parts, quote = [""], ""
     for character in body:
@@ -119,12 +119,12 @@ def _parse_condition(text: str) -> _Condition:
     if not value:
         raise ValueError(f"{text.strip()!r} has no value; an empty text is written ''")
     path = tuple(found["path"].split("."))
-    return _Condition(path=path, test=_test(found["op"], value))
+    return _Condition(path=path, test=_parse_test(found["op"], value))
 
 
-def _test(op: str, value: str) -> Callable[[Any], bool | None]:
-    if op in _ORDER:
-        return _number_test(_ORDER[op], value)
+def _parse_test(op: str, value: str) -> Callable[[Any], bool | None]:
+    if op in _COMPARISONS:
+        return _number_test(_COMPARISONS[op], value)
     pattern = glob(_unquoted(value))
     return _text_test(pattern, wanted=op == "=")
 
@@ -167,19 +167,19 @@ def _values(arguments: Mapping[str, Any], path: Sequence[str]) -> list[Any] | No
     found: Any = arguments
     for place, name in enumerate(path):
         if isinstance(found, list | tuple):
-            return _of_each(cast("Sequence[Any]", found), path[place:])
+            return _values_of_each(cast("Sequence[Any]", found), path[place:])
         if not isinstance(found, Mapping) or name not in found:
             return None
         found = cast("Mapping[str, Any]", found)[name]
     if not isinstance(found, Mapping | list | tuple):
-        return _ways(found)
+        return _spellings_of(found)
     items = [] if isinstance(found, Mapping) else list(cast("list[Any]", found))
     if not items or len(items) > _MAX_VALUES or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
-    return [way for item in items for way in _ways(item)]
+    return [way for item in items for way in _spellings_of(item)]
 
 
-def _of_each(items: Sequence[Any], path: Sequence[str]) -> list[Any] | None:
+def _values_of_each(items: Sequence[Any], path: Sequence[str]) -> list[Any] | None:
     """The values at `path` of every object in a list; None when one of them has none to judge."""
     if not items or len(items) > _MAX_VALUES:
         return None
@@ -192,12 +192,12 @@ def _of_each(items: Sequence[Any], path: Sequence[str]) -> list[Any] | None:
     return found if len(found) <= _MAX_VALUES else None
 
 
-def _ways(value: Any) -> list[Any]:
+def _spellings_of(value: Any) -> list[Any]:
     """A text, and the same without the detours of a path: `/tmp/../etc` is also `/etc`.
 
     A deny meets the path by either spelling; an allow needs both.
     """
-    if isinstance(value, str) and ("/" in value or value == "..") and _CROOKED.search(value):
+    if isinstance(value, str) and ("/" in value or value == "..") and _PATH_DETOUR.search(value):
         straight = posixpath.normpath(value)
         return [value, straight.removeprefix("/") if straight.startswith("//") else straight]
     return [value]

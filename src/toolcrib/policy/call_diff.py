@@ -29,9 +29,9 @@ ReadText = Callable[[str], Awaitable[str | None]]
 Raises `ValueError` for a file that cannot be shown: not text, too large, out of reach; the message gives the reason.
 """
 
-_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
-_CONTENTS: Final = ("content", "new_content", "contents", "file_text")
-_PAIRS: Final = (
+_PATH_ARGUMENTS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
+_CONTENT_ARGUMENTS: Final = ("content", "new_content", "contents", "file_text")
+_REPLACEMENT_ARGUMENTS: Final = (
     ("search", "replace"),
     ("old", "new"),
     ("old_string", "new_string"),
@@ -39,15 +39,15 @@ _PAIRS: Final = (
     ("old_text", "new_text"),
     ("oldText", "newText"),
 )
-_LISTS: Final = ("edits", "operations", "changes")
-_ALL: Final = ("replace_all", "all")
-_LONGEST: Final = 256 * 1024
+_LIST_ARGUMENTS: Final = ("edits", "operations", "changes")
+_REPLACE_ALL_ARGUMENTS: Final = ("replace_all", "all")
+_MAX_DIFF_LENGTH: Final = 256 * 1024
 """Characters of a file, and of a diff, up to which one is made: comparing takes time that grows with the square."""
-_FILES: Final = 50
+_MAX_FILES: Final = 50
 _DISK_ORIGIN: Final = "claude"
 """Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
 
-_FILE_BYTES: Final = 256 * 1024
+_MAX_FILE_BYTES: Final = 256 * 1024
 """Of a file that is read to show what a call would change in it."""
 
 
@@ -63,7 +63,7 @@ async def diff_of_call(call: Call) -> str:
         try:
             if await workspace.stat(path) is None:
                 return None
-            return (await workspace.read(path, limit=_FILE_BYTES)).decode()
+            return (await workspace.read(path, limit=_MAX_FILE_BYTES)).decode()
         except ToolFailure as failure:
             raise ValueError(failure.message) from failure
         except UnicodeDecodeError:
@@ -79,13 +79,13 @@ async def diff_of_call(call: Call) -> str:
 async def _text_on_disk(path: Path) -> str | None:
     """Return the text of a file that a client is about to change, None for one that is not there.
 
-    Raises `ValueError` for a file that is not text, not a plain file, larger than `_FILE_BYTES`, or cannot be read.
+    Raises `ValueError` for a file that is not text, not a plain file, larger than `_MAX_FILE_BYTES`, or cannot be read.
     """
 
     def read() -> str | None:
         try:
             found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _FILE_BYTES:
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
                 raise ValueError("no plain file, or too large to compare")
             return path.read_bytes().decode()
         except FileNotFoundError:
@@ -110,65 +110,67 @@ async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> s
     after: dict[str, str] = {}
     parts: list[str] = []
     before: dict[str, str | None] = {}
-    for path, change in _changes(arguments):
-        if path not in before and len(before) >= _FILES:
-            parts.append(f"(more than {_FILES} files: the arguments name the rest)\n")
+    for path, change in _changes_in(arguments):
+        if path not in before and len(before) >= _MAX_FILES:
+            parts.append(f"(more than {_MAX_FILES} files: the arguments name the rest)\n")
             break
         try:
             if path not in before:
                 before[path] = await read(path)
-            after[path] = _changed(after.get(path, before[path] or ""), change)
+            after[path] = _apply_change(after.get(path, before[path] or ""), change)
         except ValueError as reason:
             before.setdefault(path, None)
             parts.append(f"({escape(path)}: {reason})\n")
     for path, text in after.items():
-        parts.append(await to_thread.run_sync(_diff, escape(path), before[path], text))
+        parts.append(await to_thread.run_sync(_unified_diff, escape(path), before[path], text))
     return "".join(parts)
 
 
-def _changes(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _changes_in(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the path and the arguments of every change, lists taken apart.
 
     A path at an outer level is that of the edits below it: `{"path": …, "edits": [{"old": …, "new": …}]}`.
     """
-    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), outer)
+    path = next((arguments[name] for name in _PATH_ARGUMENTS if isinstance(arguments.get(name), str)), outer)
     if path and _is_change(arguments):
         yield path, arguments
-    for name in _LISTS:
+    for name in _LIST_ARGUMENTS:
         for item in as_list(arguments.get(name)):
             if isinstance(item, Mapping):
-                yield from _changes(cast("Mapping[str, Any]", item), path)
+                yield from _changes_in(cast("Mapping[str, Any]", item), path)
 
 
 def _is_change(arguments: Mapping[str, Any]) -> bool:
-    return _pair(arguments) is not None or any(isinstance(arguments.get(name), str) for name in _CONTENTS)
+    return _replacement_in(arguments) is not None or any(
+        isinstance(arguments.get(name), str) for name in _CONTENT_ARGUMENTS
+    )
 
 
-def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
-    for old, new in _PAIRS:
+def _replacement_in(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
+    for old, new in _REPLACEMENT_ARGUMENTS:
         if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
             return arguments[old], arguments[new]
     return None
 
 
-def _changed(text: str, change: Mapping[str, Any]) -> str:
+def _apply_change(text: str, change: Mapping[str, Any]) -> str:
     """Return the changed text. Raises `ValueError` for a change without effect.
 
     Replaces the first occurrence, all of them only where `replace_all` or `all` is true.
     """
-    pair = _pair(change)
+    pair = _replacement_in(change)
     if pair is None:
-        return next(change[name] for name in _CONTENTS if isinstance(change.get(name), str))
+        return next(change[name] for name in _CONTENT_ARGUMENTS if isinstance(change.get(name), str))
     old, new = pair
     if not old or old not in text:
         raise ValueError("the text to be replaced is not in it")
-    return text.replace(old, new, -1 if any(change.get(name) is True for name in _ALL) else 1)
+    return text.replace(old, new, -1 if any(change.get(name) is True for name in _REPLACE_ALL_ARGUMENTS) else 1)
 
 
-def _diff(path: str, before: str | None, after: str) -> str:
-    if max(len(before or ""), len(after)) > _LONGEST:
+def _unified_diff(path: str, before: str | None, after: str) -> str:
+    if max(len(before or ""), len(after)) > _MAX_DIFF_LENGTH:
         return f"({path}: too large to compare, {len(before or '')} characters before and {len(after)} after)\n"
     old = "/dev/null" if before is None else f"a/{path}"
     lines = unified_diff((before or "").splitlines(), after.splitlines(), old, f"b/{path}", lineterm="")
     diff = "".join(f"{line}\n" for line in lines)
-    return diff if len(diff) <= _LONGEST else f"({path}: the difference has {len(diff)} characters)\n"
+    return diff if len(diff) <= _MAX_DIFF_LENGTH else f"({path}: the difference has {len(diff)} characters)\n"

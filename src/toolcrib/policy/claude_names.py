@@ -21,21 +21,21 @@ from msgspec import Struct
 
 from ..core.patterns import regex
 from ..core.tool import Tool
-from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
+from .argument_conditions import PROCESS_FOLDER, ArgumentMatcher, glob, parse_conditions
 from .path_patterns import parse_path
 from .shell.command_tools import runs_shell
 from .shell.pattern import parse_shell
 
-_FILES: Final = frozenset({"file", "files", "filesystem", "fs"})
-_SEARCH: Final = frozenset({"search", "grep", "glob"})
-_WEB: Final = frozenset({"fetch", "http", "web"})
+_FILE_CATEGORIES: Final = frozenset({"file", "files", "filesystem", "fs"})
+_SEARCH_CATEGORIES: Final = frozenset({"search", "grep", "glob"})
+_WEB_CATEGORIES: Final = frozenset({"fetch", "http", "web"})
 _CONDITION: Final = regex(r"\s*[a-z_][\w.]*\s*(?:!=|>=|<=|=|>|<)\s*(?:'[^']*'|\"[^\"]*\"|[^\s,'\"]+)\s*")
-_WALKS: Final = regex(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
+_WALKING_NAME: Final = regex(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
 _MAX_URLS: Final = 100
 _HOST: Final = regex(r"[a-z0-9._-]+|[0-9a-f:.]+")
 """A host that every parser reads in the same way: no mapped letters, no escapes."""
-_NUMBER: Final = regex(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
-_QUAD: Final = regex(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
+_NUMERIC_HOST: Final = regex(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
+_IPV4: Final = regex(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
 """Addresses have other spellings: `2130706433` and `0177.1` are `127.0.0.1`."""
 
 
@@ -49,7 +49,7 @@ class ToolWord(Struct, frozen=True):
 
 def walks(tool: Tool) -> bool:
     """Whether the tool walks folders, so that it may reach files which no argument names."""
-    return _has(tool, _SEARCH) or _WALKS.search(tool.local_name) is not None
+    return _is_categorized(tool, _SEARCH_CATEGORIES) or _WALKING_NAME.search(tool.local_name) is not None
 
 
 class _Domain(Struct, frozen=True):
@@ -57,7 +57,7 @@ class _Domain(Struct, frozen=True):
 
     regex: re.Pattern[str]
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = PROCESS_FOLDER) -> bool | None:
         hosts = [_host(url) for url in _urls(arguments)]
         if not hosts or len(hosts) > _MAX_URLS:
             return False if every else None
@@ -90,22 +90,22 @@ def _host(url: str) -> str | None:
     except ValueError:
         return None
     host = (host or "").rstrip(".").lower()
-    is_number = _NUMBER.fullmatch(host) is not None and _QUAD.fullmatch(host) is None
+    is_number = _NUMERIC_HOST.fullmatch(host) is not None and _IPV4.fullmatch(host) is None
     return host if _HOST.fullmatch(host) and not is_number else None
 
 
-def _shell_body(body: str, home: str) -> ArgumentMatcher:
+def _parse_shell_body(body: str, home: str) -> ArgumentMatcher:
     """`command=…` and the like are conditions on an argument; everything else is a pattern of commands."""
     if all(_CONDITION.fullmatch(part) for part in body.split(",")) and (conditions := parse_conditions(body)):
         return conditions
     return parse_shell(body)
 
 
-def _file_body(body: str, home: str) -> ArgumentMatcher:
+def _parse_file_body(body: str, home: str) -> ArgumentMatcher:
     return parse_path(body, home=home)
 
 
-def _web_body(body: str, home: str) -> ArgumentMatcher:
+def _parse_web_body(body: str, home: str) -> ArgumentMatcher:
     word, colon, domain = body.partition(":")
     if word == "domain" and colon and domain.strip():
         return _Domain(glob(domain.strip().lower().rstrip(".")))
@@ -114,36 +114,36 @@ def _web_body(body: str, home: str) -> ArgumentMatcher:
     raise ValueError(f"{body!r} is not a domain; write WebFetch(domain:example.com)")
 
 
-def _has(tool: Tool, words: frozenset[str]) -> bool:
+def _is_categorized(tool: Tool, words: frozenset[str]) -> bool:
     return tool.category.lower() in words or any(tag.lower() in words for tag in tool.tags)
 
 
 def _writes(tool: Tool) -> bool:
-    return "file_writer" in tool.traits or (tool.kind != "read" and _has(tool, _FILES))
+    return "file_writer" in tool.traits or (tool.kind != "read" and _is_categorized(tool, _FILE_CATEGORIES))
 
 
 def _reads(tool: Tool) -> bool:
-    return tool.kind == "read" and _has(tool, _FILES | _SEARCH)
+    return tool.kind == "read" and _is_categorized(tool, _FILE_CATEGORIES | _SEARCH_CATEGORIES)
 
 
 def _searches(tool: Tool) -> bool:
     """Whether Glob and Grep mean the tool, as Read does."""
-    return tool.kind == "read" and _has(tool, _SEARCH)
+    return tool.kind == "read" and _is_categorized(tool, _SEARCH_CATEGORIES)
 
 
-_EDIT: Final = ToolWord(_writes, _file_body)
-_SEARCHED: Final = ToolWord(_searches, _file_body)
+_EDIT_WORD: Final = ToolWord(_writes, _parse_file_body)
+_SEARCH_WORD: Final = ToolWord(_searches, _parse_file_body)
 
-WORDS: Final[Mapping[str, ToolWord]] = {
-    "Bash": ToolWord(runs_shell, _shell_body),
-    "Edit": _EDIT,
-    "Glob": _SEARCHED,
-    "Grep": _SEARCHED,
-    "LS": ToolWord(_reads, _file_body),
-    "MultiEdit": _EDIT,
-    "NotebookEdit": _EDIT,
-    "Read": ToolWord(_reads, _file_body),
-    "WebFetch": ToolWord(lambda tool: _has(tool, _WEB), _web_body),
-    "Write": _EDIT,
+TOOL_WORDS: Final[Mapping[str, ToolWord]] = {
+    "Bash": ToolWord(runs_shell, _parse_shell_body),
+    "Edit": _EDIT_WORD,
+    "Glob": _SEARCH_WORD,
+    "Grep": _SEARCH_WORD,
+    "LS": ToolWord(_reads, _parse_file_body),
+    "MultiEdit": _EDIT_WORD,
+    "NotebookEdit": _EDIT_WORD,
+    "Read": ToolWord(_reads, _parse_file_body),
+    "WebFetch": ToolWord(lambda tool: _is_categorized(tool, _WEB_CATEGORIES), _parse_web_body),
+    "Write": _EDIT_WORD,
 }
 """Word → its tools and argument conditions."""

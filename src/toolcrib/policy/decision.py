@@ -45,31 +45,31 @@ from ..core.session import UNSANDBOXED, SessionState
 from ..core.similar import did_you_mean
 from ..core.tool import Tool
 from ..errors import UsageError
-from .destructive_commands import irrecoverable
+from .destructive_commands import irrecoverable_effect
 from .modes import DONE, MODES, Mode, kind_of, permitted
 from .origin import is_local
-from .remembered_answers import approved_as, covering
-from .rule_layers import Layers
+from .remembered_answers import approved_as, blanket_answer
+from .rule_layers import RuleLayers
 from .rules import Rule, Rules, names_of, spellings_of
-from .secret_arguments import on_placeholders
+from .secret_arguments import decide_on_placeholders
 from .shell.command_tools import CallArguments, as_cell, runs_shell
-from .shell.readonly_commands import looks_only
+from .shell.readonly_commands import is_read_only_call
 from .taint import Taint
 
 __all__ = ["Policy", "approved_as"]
 
 _logger = logging.getLogger(__name__)
-_NONE: Final[Mapping[str, Effect]] = MappingProxyType({})
+_NO_PERMISSIONS: Final[Mapping[str, Effect]] = MappingProxyType({})
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
 """Stands for a call through a meta-tool, in rules about such calls."""
-_LOOKS: Final = frozenset({"by_action", "by_method", "file_writer"})
+_ARGUMENT_TRAITS: Final = frozenset({"by_action", "by_method", "file_writer"})
 """Traits of tools whose decisions look at arguments."""
-_READERS: Final = 2
+_READER_THREADS: Final = 2
 """Threads that read files for decisions: their own, as a tool that waits for a decision may hold one of the others."""
 _UNDECIDED: Final = Decision(effect="deny", rule="the policy, which could not decide (see the log)")
 
 
-def _never() -> bool:
+def _not_strict() -> bool:
     return False
 
 
@@ -90,14 +90,14 @@ class Policy:
 
     def __init__(
         self,
-        rules: Layers | None = None,
+        rules: RuleLayers | None = None,
         modes: Mapping[str, Mode] = MODES,
-        permissions: Mapping[str, Effect] = _NONE,
+        permissions: Mapping[str, Effect] = _NO_PERMISSIONS,
         taint: Taint | None = None,
         broken: str = "",
         *,
         behind_client: bool = False,
-        is_strict: Callable[[], bool] = _never,
+        is_strict: Callable[[], bool] = _not_strict,
         file_of: Callable[[Tool, Mapping[str, Any]], str] = _no_file,
     ) -> None:
         """`modes` are those that a session may name; `permissions` those of single tools in every mode.
@@ -110,7 +110,7 @@ class Policy:
         self.is_strict = is_strict
         """Whether the guard is switched on, at this moment, for a crib that was opened without it."""
         self._behind_client = behind_client
-        self._rules = rules or Layers()
+        self._rules = rules or RuleLayers()
         self._modes = dict(modes)
         self._permissions = permissions
         self._broken = broken
@@ -118,7 +118,7 @@ class Policy:
         self.taint = taint or Taint()
         """Effects of untrusted content; the steps that mark results use it, too."""
         self._file_of = file_of
-        self._readers: CapacityLimiter | None = None
+        self._reader_limiter: CapacityLimiter | None = None
 
     def mode(self, name: str) -> Mode:
         """Return a mode by its name; raises `UsageError` with the nearest one."""
@@ -144,10 +144,10 @@ class Policy:
         tool, session, arguments = call.target, call.session, None
         decide = self._rules.of(session).decide  # it asks for just what the rules need, and keeps what they answer
         with suppress(Exception):  # the decision meets it again, and denies
-            arguments = self._examined(tool, call.arguments, session)
-            self._readers = self._readers or CapacityLimiter(_READERS)
+            arguments = self._arguments_for_rules(tool, call.arguments, session)
+            self._reader_limiter = self._reader_limiter or CapacityLimiter(_READER_THREADS)
             await to_thread.run_sync(
-                decide, tool, arguments, _folder_of(session), abandon_on_cancel=True, limiter=self._readers
+                decide, tool, arguments, _folder_of(session), abandon_on_cancel=True, limiter=self._reader_limiter
             )
             arguments.started.clear()  # the question of a call may be open for hours
         return arguments
@@ -161,9 +161,9 @@ class Policy:
         placeholder, a step of a workflow that wants to ask. None of these turns a deny into anything else.
         """
         session, arguments = call.session, call.arguments if read is None else read
-        decision = self.decide(call.target, arguments, session, is_unshown=self._is_unshown(call))
+        decision = self.decide(call.target, arguments, session, is_unlisted_call=self._is_unlisted_call(call))
         if decision.effect != "deny" and call.may_use_secrets:
-            secret = on_placeholders(call.target, call.arguments, session, self._rules.of(session))
+            secret = decide_on_placeholders(call.target, call.arguments, session, self._rules.of(session))
             decision = secret or decision
         if call.options.ask and decision.effect == "allow":
             return Decision(effect="ask", rule=f"workflow step: its definition asks before {call.target.name}")
@@ -177,7 +177,7 @@ class Policy:
         is_known = audience.listed is not None and (tool.source, tool.local_name) in audience.listed
         return not is_known and tool.source != _CALL_TOOL.source
 
-    def _is_unshown(self, call: Call) -> bool:
+    def _is_unlisted_call(self, call: Call) -> bool:
         """Whether the client's prompt named another tool, which takes this one among its arguments, or none.
 
         A workflow and a delegate of a catalog are shown by their own names: what they call, the user wrote down.
@@ -194,20 +194,20 @@ class Policy:
         return not (tool.kind == "read" and (call.options.only == "read" or is_local(tool)))
 
     def decide(
-        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool = False
+        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unlisted_call: bool = False
     ) -> Decision:
         """Return the decision on this tool with these arguments. Never raises: an undecidable call is denied.
 
         It concerns the effective arguments (`core.call`): the same before and after filling in defaults.
-        `is_unshown`: the client before us, which asks its user itself, has not shown the tool by its name.
+        `is_unlisted_call`: the client before us, which asks its user itself, has not shown the tool by its name.
 
         The order inside: rules and modes first, then taint on an allow. An exception anywhere is a deny, named
         `_UNDECIDED`, which no plan keeps.
         """
         try:
             if not isinstance(arguments, CallArguments):
-                arguments = self._examined(tool, arguments, session)
-            decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
+                arguments = self._arguments_for_rules(tool, arguments, session)
+            decision = self._decide(tool, arguments, session, is_unlisted_call=is_unlisted_call)
             if decision.effect == "allow" and session.taint.cause:  # taint only takes away: it never allows
                 taint = self._asking_taint if self.is_strict() else self.taint
                 return taint.asks(tool, arguments, session, decision) or decision
@@ -230,10 +230,10 @@ class Policy:
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
         """Whether `decision` on a usual call holds for any arguments, until rules or mode change.
 
-        Arguments matter for tools with a trait in `_LOOKS`, for shells, and wherever a rule about the tool has a
-        condition.
+        Arguments matter for tools with a trait in `_ARGUMENT_TRAITS`, for shells, and wherever a rule about the tool
+        has a condition.
         """
-        looks = not _LOOKS.isdisjoint(tool.traits) or runs_shell(tool)
+        looks = not _ARGUMENT_TRAITS.isdisjoint(tool.traits) or runs_shell(tool)
         return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 
     def rules_of(self, session: SessionState) -> Iterable[Rule]:
@@ -249,7 +249,7 @@ class Policy:
         """Return the permissions of single tools in the session's mode."""
         return self.mode(session.mode).tools
 
-    def _examined(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
+    def _arguments_for_rules(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
         """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does.
 
         `CallArguments` keep what rules find in the files of the command, so that several rules read each file once.
@@ -261,32 +261,36 @@ class Policy:
             arguments = CallArguments(arguments, session.runtime.get(SHELL_FOLDER) if runs_shell(tool) else None)
         return arguments
 
-    def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool) -> Decision:
+    def _decide(
+        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unlisted_call: bool
+    ) -> Decision:
         if self._broken and not (tool.kind == "read" and is_local(tool)):
             return Decision(effect="deny", rule=f"rules that cannot be read: {self._broken}")
         # The numbers are those of the list at the top of this module.
         mode = self.mode(session.mode)
-        ruled = self._ruled(tool, arguments, session, mode)
+        ruled = self._decide_by_rules(tool, arguments, session, mode)
         if ruled is not None and ruled.effect == "deny":  # 1
             return ruled
-        through = self._through_call_tool(tool, session) if is_unshown else None
+        through = self._decide_by_call_tool_rules(tool, session) if is_unlisted_call else None
         if through is not None and through.effect == "deny":  # 1, behind a client
             return through
         if through is not None and through.effect == "ask" and ruled is not None and ruled.effect == "allow":
             ruled = None  # 6 comes before an allow of 4
-        decided = _insisted(tool, arguments, session, mode) or ruled or _answered(tool, session)  # 1 to 3, 4, 5
+        decided = (
+            _decide_before_rules(tool, arguments, session, mode) or ruled or _decide_by_answers(tool, session)
+        )  # 1 to 3, 4, 5
         if decided is not None:
             return decided
-        usual = _by_mode(tool, arguments, session, mode)  # 7, which 6 narrows
+        usual = _decide_by_mode(tool, arguments, session, mode)  # 7, which 6 narrows
         if self.is_strict():  # a mode stricter than `cautious` stays so
-            careful = _by_mode(tool, arguments, session, self.mode("cautious"))
+            careful = _decide_by_mode(tool, arguments, session, self.mode("cautious"))
             usual = min(usual, careful, key=lambda one: EFFECTS.index(one.effect))
-        if is_unshown and usual.effect == "allow":
+        if is_unlisted_call and usual.effect == "allow":
             default = f"call_tool: the client did not ask about {tool.name} by its name"
             return through or Decision(effect="ask", rule=default)
         return usual
 
-    def _through_call_tool(self, tool: Tool, session: SessionState) -> Decision | None:
+    def _decide_by_call_tool_rules(self, tool: Tool, session: SessionState) -> Decision | None:
         """Return the strictest decision of the rules `call_tool(name=…)` that match `tool`, None without one.
 
         A deny and an ask hold for every spelling of the name; an allow only for the names that the catalog itself
@@ -301,7 +305,9 @@ class Policy:
                 found.append(decision)
         return min(found, key=lambda decision: EFFECTS.index(decision.effect), default=None)
 
-    def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
+    def _decide_by_rules(
+        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode
+    ) -> Decision | None:
         """Return the strictest decision of the written rules and the permissions; a written rule is named first.
 
         A deny is stricter than an ask, an ask than an allow; of two equal ones, that which names the tool itself.
@@ -320,7 +326,9 @@ def _folder_of(session: SessionState) -> Path:
     return workspace.root if workspace is not None else session.files.cwd
 
 
-def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
+def _decide_before_rules(
+    tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode
+) -> Decision | None:
     """Return the decision that allowing rules cannot override."""
     if session.approvals.remembered.get(tool.name) == "deny":
         return Decision(effect="deny", rule=f"the answer 'never' for {tool.name} in this session")
@@ -330,7 +338,7 @@ def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, m
         return Decision(effect="ask", rule=f"approval always: {tool.name} asks in every mode")
     if UNSANDBOXED in session.scope.provided and _runs_programs(tool):
         return Decision(effect="ask", rule=f"no sandbox: {tool.name} asks in every mode")
-    if lost := irrecoverable(tool, arguments):
+    if lost := irrecoverable_effect(tool, arguments):
         return Decision(effect="ask", rule=f"irrecoverable: {lost} asks in every mode")
     return None
 
@@ -340,22 +348,22 @@ def _runs_programs(tool: Tool) -> bool:
     return ("shell" in tool.availability.needs and tool.kind != "read") or "language_server" in tool.availability.needs
 
 
-def _answered(tool: Tool, session: SessionState) -> Decision | None:
+def _decide_by_answers(tool: Tool, session: SessionState) -> Decision | None:
     """Return the decision of a blanket approval of this session."""
     if session.approvals.remembered and session.approvals.remembered.get(approved_as(tool)) == "allow":
         return Decision(effect="allow", rule=f"the answer 'always' for {tool.name} in this session", named=True)
-    if session.approvals.blanket and (answer := covering(session)):
+    if session.approvals.blanket and (answer := blanket_answer(session)):
         return Decision(effect="allow", rule=f"the answer '{answer}' in this session")
     return None
 
 
-def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision:
+def _decide_by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision:
     """Return the mode's effect for the tool's kind; a read-only command is a read, even of a tool that can do more.
 
     Not so for what the session treats as a write.
     """
     is_write = tool.is_among(session.treat_as_write)
-    if not is_write and tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
+    if not is_write and tool.kind != "read" and runs_shell(tool) and is_local(tool) and is_read_only_call(arguments):
         return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {DONE[mode.read]}")
     is_diverted = session.files.workspace is not None and session.files.workspace.diverts
     return mode.decide(tool, kind_of(tool, arguments), treat_as_write=is_write, diverted=is_diverted)

@@ -5,7 +5,7 @@ only looks like such a command may lead to a question, the reverse must not happ
 a barrier: a command is prevented by a deny rule.
 
 `decision` asks this after denies, and before asks and allows. The words that it returns are the rule of the question
-(`irrecoverable: rm -rf …`), and the command word that a person types to approve (`questions.confirmation_word`).
+(`irrecoverable_effect: rm -rf …`), and the command word that a person types to approve (`questions.confirmation_word`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from ..core.tool import Tool
 from .shell.command_tools import as_cell, runs_shell, scripts_of
 from .shell.script import HOLE, UNREAD, Script, ShellCommand, Word
 
-_SQL: Final = regex(r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE)
+_DESTRUCTIVE_SQL: Final = regex(
+    r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE
+)
 _TRUNCATE: Final = regex(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
-_DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})
-_SEEKERS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
+_DATABASE_PROGRAMS: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})
+_SEARCH_PROGRAMS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
 """Commands that only search for such a text."""
-_BROAD: Final = regex(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
+_BROAD_PATH: Final = regex(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 """Arguments that cover the whole disk or a home directory."""
 
-_ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])
+_ANSWER_COMMANDS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])
 """Commands by which people answer."""
 
 
-def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
+def irrecoverable_effect(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return the irreversible effect of this call, in a few words; empty without a known one.
 
     Only tools that run shell commands are checked (category or tag `shell`, or known to rules as `Bash`), and cells.
@@ -40,34 +42,34 @@ def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """
     if not runs_shell(tool):
         return ""
-    return next((found for script in scripts_of(as_cell(tool, arguments)) for found in _found(script)), "")
+    return next((found for script in scripts_of(as_cell(tool, arguments)) for found in _effects_of_script(script)), "")
 
 
-def _found(script: Script) -> Iterator[str]:
+def _effects_of_script(script: Script) -> Iterator[str]:
     for command in script.every():
-        yield from _lost(command)
+        yield from _effects_of_command(command)
     yield from (doubt for doubt in script.every_doubt() if doubt.startswith(UNREAD))
 
 
-def _lost(command: ShellCommand) -> Iterator[str]:
-    words = [_spelled(word) for word in command.words]
+def _effects_of_command(command: ShellCommand) -> Iterator[str]:
+    words = [_text_of(word) for word in command.words]
     check = _CHECKS.get(command.name)
     if check is not None and (found := check(words[1:])):
         yield found
-    if command.name not in _SEEKERS:
+    if command.name not in _SEARCH_PROGRAMS:
         yield from _sql(command.name, " ".join([*words, command.stdin]))
 
 
-def _spelled(word: Word) -> str:
+def _text_of(word: Word) -> str:
     """Return the word; one that only the shell will know as it was written: `$HOME`."""
     return word.source.strip("\"'") if HOLE in word.text else word.text
 
 
 def _sql(name: str, text: str) -> Iterator[str]:
     """Yield the statement in `text`, the words and the input of the program `name`; a plain TRUNCATE for databases."""
-    if found := _SQL.search(text):
+    if found := _DESTRUCTIVE_SQL.search(text):
         yield " ".join(found[0].split()).upper()
-    elif name in _DATABASES and _TRUNCATE.search(text):
+    elif name in _DATABASE_PROGRAMS and _TRUNCATE.search(text):
         yield "TRUNCATE"
 
 
@@ -100,12 +102,12 @@ def _rm(rest: Sequence[str]) -> str:
 
 
 def _git(rest: Sequence[str]) -> str:
-    verb, options = _git_verb(rest)
-    check = _GIT.get(verb)
+    verb, options = _git_sub_command(rest)
+    check = _GIT_CHECKS.get(verb)
     return check(options) if check is not None else ""
 
 
-def _git_verb(rest: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _git_sub_command(rest: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Return git's sub-command and its own words, behind git's options (`-C path`, `-c key=value` …)."""
     place = 0
     while place < len(rest) and rest[place].startswith("-"):
@@ -144,15 +146,15 @@ def _git_clean(rest: Sequence[str]) -> str:
     return "git clean" if flags & {"f", "d", "x", "X"} or _abbreviates(flags, "--force", 3) else ""
 
 
-def _permissions(name: str) -> Callable[[Sequence[str]], str]:
+def _check_permissions(name: str) -> Callable[[Sequence[str]], str]:
     def check(rest: Sequence[str]) -> str:
-        target = next((word for word in rest if _BROAD.fullmatch(word)), "")
+        target = next((word for word in rest if _BROAD_PATH.fullmatch(word)), "")
         return f"{name} on {target}" if target else ""
 
     return check
 
 
-_GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
+_GIT_CHECKS: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
     "branch": _git_branch,
     "clean": _git_clean,
     "push": _git_push,
@@ -167,14 +169,14 @@ def _toolcrib(rest: Sequence[str]) -> str:
     """
     arguments = [word for word in rest if not word.startswith("-")][:2]
     is_answer = arguments[:1] == ["approvals"] and len(arguments) > 1 and arguments[1] not in ("list", "show", "watch")
-    if is_answer or arguments in _ANSWERS or arguments[:1] in (["accept"], ["trust"]):
-        return f"toolcrib {' '.join(arguments if is_answer or arguments in _ANSWERS else arguments[:1])}"
+    if is_answer or arguments in _ANSWER_COMMANDS or arguments[:1] in (["accept"], ["trust"]):
+        return f"toolcrib {' '.join(arguments if is_answer or arguments in _ANSWER_COMMANDS else arguments[:1])}"
     return ""
 
 
 _CHECKS: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
-    "chmod": _permissions("chmod"),
-    "chown": _permissions("chown"),
+    "chmod": _check_permissions("chmod"),
+    "chown": _check_permissions("chown"),
     "git": _git,
     "rm": _rm,
     "toolcrib": _toolcrib,

@@ -19,10 +19,10 @@ from ..core.json import canonical
 from ..core.permission import Grant
 from ..core.tool import Tool
 
-_MAX_OPEN: Final = 10_000
+_MAX_OPEN_GRANTS: Final = 10_000
 """Maximum of minted and unspent grants; beyond it the oldest, whose calls ended otherwise, are forgotten."""
 
-_open: dict[int, Grant] = {}
+_open_grants: dict[int, Grant] = {}
 """By identity, oldest first: an equal grant that was built elsewhere is not in it."""
 
 
@@ -34,16 +34,16 @@ def arguments_digest(arguments: Mapping[str, Any]) -> bytes:
 def mint(call_id: str, tool: Tool, arguments: Mapping[str, Any], rule: str) -> Grant:
     """Return the right to run `tool` with these arguments as this call. Only the `approve` step calls this."""
     grant = Grant(call_id, tool.digest, arguments_digest(arguments), rule)
-    _open[id(grant)] = grant
-    if len(_open) > _MAX_OPEN:
-        del _open[next(iter(_open))]
+    _open_grants[id(grant)] = grant
+    if len(_open_grants) > _MAX_OPEN_GRANTS:
+        del _open_grants[next(iter(_open_grants))]
     return grant
 
 
 def covers(grant: Grant, tool: Tool, arguments: Mapping[str, Any], call_id: str) -> bool:
     """Whether `grant` is open and is for this call of this tool with exactly these arguments."""
     return (
-        _open.get(id(grant)) is grant
+        _open_grants.get(id(grant)) is grant
         and grant.call_id == call_id
         and grant.tool == tool.digest
         and grant.arguments == arguments_digest(arguments)
@@ -54,5 +54,5 @@ def spend(grant: Grant, tool: Tool, arguments: Mapping[str, Any], call_id: str) 
     """Whether `grant` covers the call; from then on it covers nothing any more."""
     if not covers(grant, tool, arguments, call_id):
         return False
-    del _open[id(grant)]
+    del _open_grants[id(grant)]
     return True

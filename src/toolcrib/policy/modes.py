@@ -42,10 +42,10 @@ _REVIEW: Final = (
     " until they are accepted. Programs that you start see the disk."
 )
 
-_TRAIT: Final = "by_method"
+_BY_METHOD: Final = "by_method"
 _BY_ACTION: Final = "by_action"
-_ARGUMENT: Final = "method"
-_KINDS: Final[Mapping[str, Kind]] = {
+_METHOD_ARGUMENT: Final = "method"
+_KIND_BY_METHOD: Final[Mapping[str, Kind]] = {
     "GET": "read",
     "HEAD": "read",
     "OPTIONS": "read",
@@ -59,18 +59,18 @@ _KINDS: Final[Mapping[str, Kind]] = {
 def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Effect], mode: str) -> Decision | None:
     """Return the decision of the permissions on `tool`, naming the entry; None without an entry."""
     for permissions, where in ((by_mode, f"tools of mode {mode}"), (by_all, "tool_permissions")):
-        if permissions and (found := _entry(tool, permissions)):
+        if permissions and (found := _find_permission(tool, permissions)):
             named = not any(character in found.name for character in "*?")
             return Decision(effect=found.effect, rule=f"{found.effect} {found.name} ({where})", named=named)
     return None
 
 
-class _Entry(Struct, frozen=True):
+class _Permission(Struct, frozen=True):
     name: str
     effect: Effect
 
 
-def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
+def _find_permission(tool: Tool, permissions: Mapping[str, Effect]) -> _Permission | None:
     """Return the entry that means `tool` most exactly.
 
     An exact name comes before a pattern; among patterns the one with most fixed characters, then the stricter effect.
@@ -78,14 +78,14 @@ def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
     allowed, others = names_of(tool), spellings_of(tool, "deny")
     names = {name: allowed if effect == "allow" else others for name, effect in permissions.items()}
     exact = [name for name in permissions if name in names[name]]
-    fitting = exact or [name for name in permissions if _fits(name, names[name])]
+    fitting = exact or [name for name in permissions if _matches_name(name, names[name])]
     if not fitting:
         return None
     name = min(fitting, key=lambda name: (-len(name.replace("*", "")), EFFECTS.index(permissions[name]), name))
-    return _Entry(name, permissions[name])
+    return _Permission(name, permissions[name])
 
 
-def _fits(pattern: str, names: frozenset[str]) -> bool:
+def _matches_name(pattern: str, names: frozenset[str]) -> bool:
     if "*" not in pattern and "?" not in pattern:
         return False
     compiled = glob(pattern)
@@ -151,7 +151,7 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
 
         Raises `ConfigError` for another one.
         """
-        base = _base(name, given, MODES if known is None else known)
+        base = _base_mode(name, given, MODES if known is None else known)
         changed = {key: getattr(given, key) for key in given.model_fields_set - {"extends", "tools", "file"}}
         return replace(base, name=name, tools={**base.tools, **given.tools}, **changed)
 
@@ -169,22 +169,23 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
             write=_stricter(self.write, other.write),
             destructive=_stricter(self.destructive, other.destructive),
             tools={
-                name: _stricter(self._least(named, name), other._least(others, name)) for name in {**named, **others}
+                name: _stricter(self._strictest_effect(named, name), other._strictest_effect(others, name))
+                for name in {**named, **others}
             },
             files=self.files if self.diverts else other.files,
             plan=self.plan or other.plan,
             shadow=self.shadow or other.shadow,
-            rules=_joined(self.rules, other.rules),
+            rules=_join_rules(self.rules, other.rules),
         )
         for one, tools in ((self, named), (other, others)):
             if both == replace(
-                one, name=self.name, prompt=self.prompt, tools=tools, rules=_joined(one.rules, one.rules)
+                one, name=self.name, prompt=self.prompt, tools=tools, rules=_join_rules(one.rules, one.rules)
             ):
                 return one
         prompt = "\n\n".join(dict.fromkeys(text for text in (self.prompt, other.prompt) if text))
         return replace(both, name=f"{self.name}+{other.name}", prompt=prompt)
 
-    def _least(self, tools: Permissions, name: str) -> Effect:
+    def _strictest_effect(self, tools: Permissions, name: str) -> Effect:
         """Return the entry of a name or, where only the kind or a pattern decides, the strictest effect of these."""
         patterns: list[Effect] = [tools[pattern] for pattern in tools if "*" in pattern or "?" in pattern]
         return tools.get(name) or _stricter(self.read, self.write, self.destructive, *patterns)
@@ -232,7 +233,7 @@ def _stricter(*effects: Effect) -> Effect:
     return min(effects, key=EFFECTS.index)
 
 
-def _joined(own: GivenRules, others: GivenRules) -> GivenRules:
+def _join_rules(own: GivenRules, others: GivenRules) -> GivenRules:
     """Return the denies and asks of both, and the rules that both allow."""
     joined: dict[Effect, Sequence[str]] = {
         "deny": tuple(dict.fromkeys((*own.get("deny", ()), *others.get("deny", ())))),
@@ -249,10 +250,10 @@ def resolve_modes(given: Mapping[str, ModeSettings]) -> dict[str, Mode]:
     """
     modes, waiting, errors = dict(MODES), dict(given), list[ConfigError]()
     while waiting:
-        ready = [name for name, one in waiting.items() if _extends(name, one, waiting) is None]
+        ready = [name for name, one in waiting.items() if _pending_base(name, one, waiting) is None]
         if not ready:
             name, circle = next(iter(waiting)), ", ".join(waiting)
-            errors.append(_error(name, waiting[name], f"these modes extend one another: {circle}"))
+            errors.append(_extends_error(name, waiting[name], f"these modes extend one another: {circle}"))
             break
         known = {**MODES, **modes}
         for name in ready:
@@ -267,22 +268,22 @@ def resolve_modes(given: Mapping[str, ModeSettings]) -> dict[str, Mode]:
     return modes
 
 
-def _extends(name: str, given: ModeSettings, waiting: Mapping[str, Any]) -> str | None:
+def _pending_base(name: str, given: ModeSettings, waiting: Mapping[str, Any]) -> str | None:
     """Return the mode that has to be built before; one that changes a built-in mode extends that."""
     base = given.extends
     return base if base in waiting and not (base == name and name in MODES) else None
 
 
-def _base(name: str, given: ModeSettings, known: Mapping[str, Mode]) -> Mode:
+def _base_mode(name: str, given: ModeSettings, known: Mapping[str, Mode]) -> Mode:
     if given.extends is None:
         return Mode(name=name, read="ask", write="ask", destructive="ask")
     if given.extends not in known or (given.extends == name and name not in MODES):
         message = f"unknown mode {given.extends!r} to extend (known: {', '.join(known)})"
-        raise _error(name, given, message + did_you_mean(given.extends, known))
+        raise _extends_error(name, given, message + did_you_mean(given.extends, known))
     return known[given.extends]
 
 
-def _error(name: str, given: ModeSettings, message: str) -> ConfigError:
+def _extends_error(name: str, given: ModeSettings, message: str) -> ConfigError:
     return ConfigError(message, file=given.file, key=f"modes.{name}.extends")
 
 
@@ -318,7 +319,7 @@ def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:
     """
     if reads_by_action(tool, arguments):
         return "read"
-    if _TRAIT not in tool.traits:
+    if _BY_METHOD not in tool.traits:
         return tool.kind
-    method = arguments.get(_ARGUMENT)
-    return _KINDS.get(method.strip().upper(), "destructive") if isinstance(method, str) else tool.kind
+    method = arguments.get(_METHOD_ARGUMENT)
+    return _KIND_BY_METHOD.get(method.strip().upper(), "destructive") if isinstance(method, str) else tool.kind

@@ -5,10 +5,10 @@
 The store is the judge: an answer counts once it is written there.
 
     settled()
-      ├─ _put          the question is in the store, or an older one about the same call is taken over
-      └─ _ask          two tasks side by side, until the first ends the question
+      ├─ _store_question  the question is in the store, or an older one about the same call is taken over
+      └─ _ask             two tasks side by side, until the first ends the question
            ├─ _ask_all   approver and channels; each writes its answer by `_settle`
-           └─ _watch     reads the store, and asks the policy again, when it is woken and every `_LOOK_AGAIN` seconds
+           └─ _watch     reads the store, and asks the policy again, when it is woken and every `_POLL_SECONDS` seconds
 
     allowed_by()       turns the approval into the rule of the grant, or raises the refusal
 
@@ -47,39 +47,39 @@ from .approval_options import ApprovalOptions, ApprovalStore, Channel, reaches
 from .decision import Policy
 from .questions import (
     approved_by,
-    broken,
-    denied_by_rule,
-    held,
-    no_approver,
-    refused,
+    refusal_after_error,
+    refusal_by_answer,
+    refusal_by_rule,
+    refusal_while_held,
+    refusal_while_pending,
+    refusal_without_answer,
+    refusal_without_approver,
     shown_arguments,
-    still_pending,
-    unanswered,
 )
 from .remembered_answers import remember
 from .shell.command_tools import CallArguments
 
 _logger = logging.getLogger(__name__)
-_LOOK_AGAIN: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 """Seconds between two checks of decisions made in other processes (seed 003)."""
-_PROGRESS: Final = 5.0
+_PROGRESS_SECONDS: Final = 5.0
 """Seconds between two progress notices of a waiting call: they restart the timeout of many clients."""
-_SHARE: Final = 0.8
+_CLIENT_TIMEOUT_SHARE: Final = 0.8
 """Part of a client's own timeout within which its call is answered in any case."""
-_COMMENT: Final = 2000
+_MAX_COMMENT_LENGTH: Final = 2000
 """Characters of a comment that are kept."""
-_Ending = Literal["settle", "hold", "keep"]
+_AfterFailure = Literal["settle", "hold", "keep"]
 """After a failure: the question is over · the same call, made again, uses the answer · its caller comes back for it."""
 _VERDICTS: Final = get_args(Verdict)
 _KNOWN_VERDICTS: Final = f"verdicts are {', '.join(_VERDICTS)}"
-_YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
+_APPROVING_VERDICTS: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
 
 
 class OpenQuestion(Struct, eq=False, kw_only=True):
     """One question while it is open in this process. Used once, by the call that waits for it.
 
-    `failure` and `then` are set by the task that asks. `_watch` alone ends the question by them, after a look into the
-    store: a failure cannot overtake an answer that is written there already.
+    `failure` and `after_failure` are set by the task that asks. `_watch` alone ends the question by them, after a look
+    into the store: a failure cannot overtake an answer that is written there already.
     """
 
     policy: Policy
@@ -96,24 +96,24 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
     """The rule that allowed the call without an answer."""
     failure: ToolFailure | None = None
     """Reason why the question cannot be answered any more, in this process at least."""
-    then: _Ending = "settle"
+    after_failure: _AfterFailure = "settle"
     is_answered: bool = False
     """The session's own approver has answered."""
     was_announced: bool = False
     """It is the question of a held call."""
-    elsewhere: bool = False
+    answers_elsewhere: bool = False
     """A channel has announced that the answer comes through the store."""
-    is_patient: bool = False
+    approver_defers: bool = False
     """The approver leaves the answer to others, who have its own time for it."""
-    learned: bool = False
-    """The effect of the answer on later calls was applied; see `_learn`."""
+    is_remembered: bool = False
+    """The effect of the answer on later calls was applied; see `_remember_answer`."""
 
     async def settled(self) -> Approval:
         """Store the question, ask, and return the approval once it is settled. Raises `ToolFailure` where it is not."""
-        stored = await self._put()
+        stored = await self._store_question()
         if stored.state == "pending":
             return await self._ask()
-        self._learn(stored)
+        self._remember_answer(stored)
         return stored
 
     async def allowed_by(self, settled: Approval) -> str:
@@ -123,12 +123,12 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
             if call.session.audience.is_client and options.holds(call) and not self.is_answered:
                 # A model that tries again would have it wait as long for the next no.
                 await self.store.hold(settled.id, ("denied",))
-            raise refused(settled, call.name)
+            raise refusal_by_answer(settled, call.name)
         if settled.state != "approved":
-            raise self.failure or unanswered(call, decision, options.settings.expires)
+            raise self.failure or refusal_without_answer(call, decision, options.settings.expires)
         now = self.policy.decide_call(call, self.read)
         if now.effect == "deny":  # a rule of the last moment, which `_watch` had not seen when the answer came
-            failure = denied_by_rule(call, now.rule)
+            failure = refusal_by_rule(call, now.rule)
             await self.store.withdraw(settled.id, failure.message)
             raise failure
         return self.rule or approved_by(settled, decision)
@@ -158,7 +158,7 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
                 if left.state == "cancelled":
                     options.settled(left)
 
-    async def _put(self) -> Approval:
+    async def _store_question(self) -> Approval:
         """Store the question; the result may be an older one about the same call."""
         asked, tool, now = self.question, self.call.target, self.store.now()
         stored = Approval(
@@ -189,7 +189,7 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
 
     async def _ask(self) -> Approval:
         """Ask in every way, and return the approval once it is settled, by any of them."""
-        found: Approval | ToolFailure = broken(self.call, self.question.decision)
+        found: Approval | ToolFailure = refusal_after_error(self.call, self.question.decision)
         async with anyio.create_task_group() as group:
             group.start_soon(self._ask_all)
             try:  # the store is the judge: an answer from anywhere counts once it is written there
@@ -208,33 +208,33 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         while True:
             approval = await self.store.get(id)
             if approval is None:
-                raise broken(self.call, self.question.decision)
+                raise refusal_after_error(self.call, self.question.decision)
             if approval.state != "pending":
-                self._learn(approval)
+                self._remember_answer(approval)
                 return approval
-            if not await self._ruled():
-                await notices.wait(id, _LOOK_AGAIN)
+            if not await self._settle_by_rule():
+                await notices.wait(id, _POLL_SECONDS)
 
-    async def _ruled(self) -> bool:
+    async def _settle_by_rule(self) -> bool:
         """Settle what a rule decides meanwhile, or what cannot be answered here; return whether that was so."""
         if self.failure is not None:
-            await self._end(self.failure)
+            await self._end_by_failure(self.failure)
             return True
         now = self.policy.decide_call(self.call, self.read)  # a new rule may decide, or an answer to another call
         if now.effect == "allow":
             self.rule = now.rule
             await self._settle(Settlement(state="approved", by=now.rule))
         elif now.effect == "deny":
-            self.failure = denied_by_rule(self.call, now.rule)
+            self.failure = refusal_by_rule(self.call, now.rule)
             await self._settle(Settlement(state="denied", by=now.rule))
         return now.effect != "ask"
 
-    async def _end(self, failure: ToolFailure) -> None:
+    async def _end_by_failure(self, failure: ToolFailure) -> None:
         """Settle the question by a failure; raise that where the question outlives its call."""
-        if self.then == "keep":
+        if self.after_failure == "keep":
             await self.leave(keep=True)
             raise failure
-        if self.then == "hold":
+        if self.after_failure == "hold":
             if await self.store.hold(self.question.approval):
                 self.options.outlives(self.question.approval)
                 raise failure
@@ -261,13 +261,13 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
                 group.start_soon(self._ask_channel, channel)
         if self.failure is not None:
             return
-        if options.holds(self.call) and not self.is_patient:  # its client turned out not to reach its user
+        if options.holds(self.call) and not self.approver_defers:  # its client turned out not to reach its user
             await self._wait_or_hold(())
-        elif self.elsewhere or options.waits(session):
+        elif self.answers_elsewhere or options.waits(session):
             await anyio.sleep(max(0.0, began + options.timeout - anyio.current_time()))
-            self._fail(unanswered(self.call, self.question.decision, options.timeout))
+            self._set_failure(refusal_without_answer(self.call, self.question.decision, options.timeout))
         else:
-            self._fail(no_approver(self.call, self.question.decision))
+            self._set_failure(refusal_without_approver(self.call, self.question.decision))
 
     async def _wait_or_hold(self, channels: Iterable[Channel]) -> None:
         """Announce the question, wait for an answer from elsewhere, and then let the call be held.
@@ -276,7 +276,7 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         """
         options, call, id = self.options, self.call, self.question.approval
         allowed = call.options.timeout
-        seconds = options.wait if allowed is None else min(options.wait, allowed * _SHARE)
+        seconds = options.wait if allowed is None else min(options.wait, allowed * _CLIENT_TIMEOUT_SHARE)
         if not self.was_announced and (approval := await self.store.get(id)) is not None:
             options.notify(approval)
         with anyio.move_on_after(seconds):
@@ -284,7 +284,7 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
                 for channel in channels:
                     group.start_soon(self._ask_channel, channel)
                 await _report_waiting(call, f"waits for approval: toolcrib approvals yes {id}")
-        self._fail(held(self.question, options.settings.link.replace("{id}", id)), "hold")
+        self._set_failure(refusal_while_held(self.question, options.settings.link.replace("{id}", id)), "hold")
 
     async def _ask_approver(self, approver: Approver) -> None:
         """Show the question to the session's own approver, when it is its turn.
@@ -299,48 +299,48 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
                 if not await self._is_open():  # settled while others of the session were shown
                     return
                 with anyio.fail_after(self.options.timeout):
-                    answer = await _answer_of(approver, self.question)
+                    answer = await _call_approver(approver, self.question)
                 self.is_answered = True
-                await self._take(answer)
+                await self._record_answer(answer)
         except TimeoutError:
-            self._fail(unanswered(self.call, self.question.decision, self.options.timeout))
+            self._set_failure(refusal_without_answer(self.call, self.question.decision, self.options.timeout))
         except AnswersLater:
-            self.elsewhere = self.is_patient = True
+            self.answers_elsewhere = self.approver_defers = True
         except ApprovalPending:
-            self._fail(still_pending(self.question), "keep")
+            self._set_failure(refusal_while_pending(self.question), "keep")
         except NoApprover:
             return
         except ToolFailure as failure:
-            self._fail(failure)
+            self._set_failure(failure)
         except Exception:  # any exception is a refusal
             _logger.exception("the approver of session %s broke", session.key)
-            self._fail(broken(self.call, self.question.decision))
+            self._set_failure(refusal_after_error(self.call, self.question.decision))
 
     async def _ask_channel(self, channel: Channel) -> None:
         """Ask a person outside. A broken channel is a refusal, unless another one can still answer."""
         try:
             answer = await channel(self.question)
             if answer is None:
-                self.elsewhere = True
+                self.answers_elsewhere = True
             else:
-                await self._take(answer)
+                await self._record_answer(answer)
         except Exception as error:  # any exception is a refusal, or leaves the answer to the other channels
             expected = isinstance(error, ToolFailure)
             _logger.error("a channel could not ask about call %s: %s", self.call.id, error, exc_info=not expected)
             session = self.call.session
-            if not (reaches(session.approvals.approver) or self.elsewhere or self.options.waits(session)):
-                self._fail(broken(self.call, self.question.decision))
+            if not (reaches(session.approvals.approver) or self.answers_elsewhere or self.options.waits(session)):
+                self._set_failure(refusal_after_error(self.call, self.question.decision))
 
     async def _is_open(self) -> bool:
         """Whether the question still needs an answer: an earlier one may have covered it."""
         approval = await self.store.get(self.question.approval)
-        return approval is not None and approval.state == "pending" and not await self._ruled()
+        return approval is not None and approval.state == "pending" and not await self._settle_by_rule()
 
-    async def _take(self, answer: Answer) -> None:
+    async def _record_answer(self, answer: Answer) -> None:
         """Record an answer, and its effect on later calls."""
         settled = await self._settle(settlement_of(answer, self.options.redact_for(self.question.principal)))
         if settled is not None:
-            self._learn(settled)
+            self._remember_answer(settled)
 
     async def _settle(self, settlement: Settlement) -> Approval | None:
         """Write down how it ends; None where another answer was first and therefore counts.
@@ -356,27 +356,27 @@ class OpenQuestion(Struct, eq=False, kw_only=True):
         self.options.notices.notify(settled)
         return settled
 
-    def _learn(self, settled: Approval) -> None:
+    def _remember_answer(self, settled: Approval) -> None:
         """Apply the part of an answer that reaches beyond its call, once, and to the conversation it was asked for.
 
         Runs for an answer from anywhere, also one that another process wrote; not for a conversation that only shares
         the question.
         """
-        if self.learned or not settled.verdict or settled.session != self.call.session.key:
+        if self.is_remembered or not settled.verdict or settled.session != self.call.session.key:
             return
-        self.learned = True
+        self.is_remembered = True
         answer = Answer(verdict=settled.verdict)
         if remember(self.call.session, self.call.target, self.call.arguments, answer):
             self.options.notices.wake_all()
 
-    def _fail(self, failure: ToolFailure, then: _Ending = "settle") -> None:
+    def _set_failure(self, failure: ToolFailure, after_failure: _AfterFailure = "settle") -> None:
         """Take note of the reason why no answer comes; the first one counts."""
         if self.failure is None:
-            self.failure, self.then = failure, then
+            self.failure, self.after_failure = failure, after_failure
         self.options.notices.wake_all()
 
 
-async def _answer_of(approver: Approver, question: Question) -> Answer:
+async def _call_approver(approver: Approver, question: Question) -> Answer:
     """Return the answer of an approver, which may be a plain function. Raises `TypeError` for another value."""
     answer: Any = approver(question)
     if isawaitable(answer):
@@ -401,10 +401,10 @@ def settlement_of(
     if (answer.verdict == "edit") != (answer.arguments is not None):
         raise ToolFailure("invalid_arguments", "arguments go with the verdict edit, and edit needs them")
     return Settlement(
-        state="approved" if answer.verdict in _YES else "denied",
+        state="approved" if answer.verdict in _APPROVING_VERDICTS else "denied",
         verdict=answer.verdict,
         by=str(redact(answer.by)),
-        comment=str(redact(answer.comment))[:_COMMENT],
+        comment=str(redact(answer.comment))[:_MAX_COMMENT_LENGTH],
         arguments=answer.arguments,
         shown="" if answer.arguments is None else shown_arguments(redact(answer.arguments)),
         hash=hash,
@@ -426,4 +426,4 @@ async def _report_waiting(call: Call, message: str) -> None:
                 await client.peer.notify("notifications/progress", notice)
         except Exception:  # a listener must not end the call that it observes
             _logger.exception("progress of call %s could not be reported", call.id)
-        await anyio.sleep(_PROGRESS)
+        await anyio.sleep(_PROGRESS_SECONDS)

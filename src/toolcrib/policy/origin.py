@@ -32,22 +32,22 @@ from ..core.tool import Tool
 
 OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "elsewhere"]
 
-_PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
+_LOCAL_ORIGINS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
 """Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
-_WORD: Final = regex(r"[\w.:/+-]{0,64}", re.ASCII)
+_PROPERTY_NAME: Final = regex(r"[\w.:/+-]{0,64}", re.ASCII)
 """Names of properties that are not sentences."""
-_LABEL: Final = regex(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re.ASCII)
+_ENUM_LABEL: Final = regex(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re.ASCII)
 """Values of enums that are not sentences: four words at most, joined by punctuation or by capitals."""
-_LABELS: Final = 8
+_MAX_LABELS: Final = 8
 """Texts of enums in one result: more of them spell what their author likes, as a list does."""
-_OPTIONAL: Final = 64
+_MAX_OPTIONAL: Final = 64
 """Properties of one object that may be left out: the choice among more of them could spell a message."""
-_VALUES: Final = frozenset({"const", "default", "enum", "examples"})
+_VALUE_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples"})
 """Keywords of a schema whose values a server proposes."""
-_DEPTH: Final = 16
-_MOST: Final = 10_000
+_MAX_DEPTH: Final = 16
+_MAX_COMPARED_VALUES: Final = 10_000
 """Values of a result that are compared; a larger one is not plain."""
-_TIMES: Final[Mapping[str, re.Pattern[str]]] = {
+_TIME_FORMATS: Final[Mapping[str, re.Pattern[str]]] = {
     "date": regex(r"\d{4}-\d\d-\d\d", re.ASCII),
     "time": regex(r"\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
     "date-time": regex(r"\d{4}-\d\d-\d\d[tT ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
@@ -79,7 +79,7 @@ CLASSES: Final[Mapping[OriginClass, Origin]] = {
 
 def is_local(tool: Tool) -> bool:
     """Whether the tool runs on this machine, as opposed to one that a server describes."""
-    return tool.origin in _PROCESS
+    return tool.origin in _LOCAL_ORIGINS
 
 
 def origin_of(tool: Tool, *, distrusted: bool = False, trusted: bool = False) -> Origin:
@@ -121,10 +121,10 @@ def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Ori
         if wrapped.keys() != {"result"}:
             return origin
         shown.append(wrapped["result"])  # of a tool that returns text, as servers wrap it
-    given = list(_texts(arguments))
+    given = list(_texts_in(arguments))
     if not all(_is_quoted(one, given) for one in shown):
         return origin
-    offered = _offered(tool)  # the last look, and seldom: most results quote nothing
+    offered = _texts_of_schema(tool)  # the last look, and seldom: most results quote nothing
     own = [one for one in given if one not in offered]
     if not all(_is_quoted(one, own) for one in shown):
         return origin
@@ -143,8 +143,8 @@ def _is_quoted(shown: Any, given: Sequence[str]) -> bool:
     return isinstance(shown, str) and (not shown or any(shown in one for one in given))
 
 
-def _texts(value: Any, depth: int = 0) -> list[str]:
-    """Return the texts inside of mappings and lists, as deep as `_DEPTH`."""
+def _texts_in(value: Any, depth: int = 0) -> list[str]:
+    """Return the texts inside of mappings and lists, as deep as `_MAX_DEPTH`."""
     if isinstance(value, str):
         return [value]
     if value is None or isinstance(value, int | float):  # most others; a look for the interface of mappings costs more
@@ -154,9 +154,9 @@ def _texts(value: Any, depth: int = 0) -> list[str]:
     elif not isinstance(value, list | tuple):
         return []
     found: list[str] = []
-    if depth < _DEPTH:
+    if depth < _MAX_DEPTH:
         for inner in cast("Iterable[Any]", value):
-            found += _texts(inner, depth + 1)
+            found += _texts_in(inner, depth + 1)
     return found
 
 
@@ -169,12 +169,12 @@ def _is_json_of(text: str, structured: Any) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _offered(tool: Tool) -> frozenset[str]:
+def _texts_of_schema(tool: Tool) -> frozenset[str]:
     """Return the texts that the schema of a tool proposes; a walk through the schema at each call costs 20 µs."""
-    return frozenset(_values_in(tool.input_schema))
+    return frozenset(_proposed_texts(tool.input_schema))
 
 
-def _values_in(schema: Any) -> Iterator[str]:
+def _proposed_texts(schema: Any) -> Iterator[str]:
     """Yield the texts that a schema proposes as values: defaults, which we fill in ourselves, enums and examples.
 
     They are the server's words, also where a call carries them: a result that repeats a part of one is not a quotation.
@@ -182,12 +182,12 @@ def _values_in(schema: Any) -> Iterator[str]:
     """
     if isinstance(schema, Mapping):
         for key, inner in cast("Mapping[str, Any]", schema).items():
-            if key in _VALUES:
-                yield from (one for one in _texts(inner) if key == "default" or not _LABEL.fullmatch(one))
-            yield from _values_in(inner)  # also of a keyword: a property may have its name
+            if key in _VALUE_KEYWORDS:
+                yield from (one for one in _texts_in(inner) if key == "default" or not _ENUM_LABEL.fullmatch(one))
+            yield from _proposed_texts(inner)  # also of a keyword: a property may have its name
     elif isinstance(schema, list):
         for inner in cast("list[Any]", schema):
-            yield from _values_in(inner)
+            yield from _proposed_texts(inner)
 
 
 def _is_plain(schema: Any, value: Any) -> bool:
@@ -199,32 +199,34 @@ def _is_plain(schema: Any, value: Any) -> bool:
 
     `left` counts down over the whole value: comparisons, and texts of enums.
     """
-    left = [_MOST, _LABELS]
-    return _fits(schema, value, left, 0)
+    left = [_MAX_COMPARED_VALUES, _MAX_LABELS]
+    return _is_plain_value(schema, value, left, 0)
 
 
-def _fits(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bool = False) -> bool:
+def _is_plain_value(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bool = False) -> bool:
     """Whether the schema leaves `value` no room for text; `is_listed`: it stands inside of an array."""
     left[0] -= 1
-    if not isinstance(schema, Mapping) or left[0] < 0 or depth > _DEPTH:
+    if not isinstance(schema, Mapping) or left[0] < 0 or depth > _MAX_DEPTH:
         return False
     known = cast("Mapping[str, Any]", schema)
     if "const" in known or isinstance(known.get("enum"), list):
         allowed: list[Any] = known["enum"] if "enum" in known else [known["const"]]
         if isinstance(value, str):
             left[1] -= 1
-            if is_listed or left[1] < 0 or not _LABEL.fullmatch(value):
+            if is_listed or left[1] < 0 or not _ENUM_LABEL.fullmatch(value):
                 return False
         return not isinstance(value, Mapping | list) and value in allowed
     for word in ("anyOf", "oneOf"):
         if isinstance(known.get(word), list):
-            return any(_fits(one, value, left, depth + 1, is_listed=is_listed) for one in known[word])
+            return any(_is_plain_value(one, value, left, depth + 1, is_listed=is_listed) for one in known[word])
     types: Any = known.get("type")
     names = cast("list[Any]", types) if isinstance(types, list) else [types]
-    return any(_is_of(name, known, value, left, depth, is_listed=is_listed) for name in names)
+    return any(_is_plain_of_type(name, known, value, left, depth, is_listed=is_listed) for name in names)
 
 
-def _is_of(name: Any, schema: Mapping[str, Any], value: Any, left: list[int], depth: int, *, is_listed: bool) -> bool:
+def _is_plain_of_type(
+    name: Any, schema: Mapping[str, Any], value: Any, left: list[int], depth: int, *, is_listed: bool
+) -> bool:
     match name:
         case "null":
             return value is None
@@ -233,31 +235,31 @@ def _is_of(name: Any, schema: Mapping[str, Any], value: Any, left: list[int], de
         case "integer" | "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
         case "string":
-            pattern = _TIMES.get(str(schema.get("format", "")))
+            pattern = _TIME_FORMATS.get(str(schema.get("format", "")))
             return isinstance(value, str) and pattern is not None and pattern.fullmatch(value) is not None
         case "array":
             if not isinstance(value, list):
                 return False
             items, inside = schema.get("items"), cast("list[Any]", value)
-            return all(_fits(items, one, left, depth + 1, is_listed=True) for one in inside)
+            return all(_is_plain_value(items, one, left, depth + 1, is_listed=True) for one in inside)
         case "object":
             known: Any = schema.get("properties")
             if not isinstance(value, Mapping) or not isinstance(known, Mapping):
                 return value == {}
             inner, named = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", known)
-            return _is_in_order(schema, named, list(inner)) and all(
+            return _is_order_plain(schema, named, list(inner)) and all(
                 key in named
-                and _WORD.fullmatch(key) is not None
-                and _fits(named[key], one, left, depth + 1, is_listed=is_listed)
+                and _PROPERTY_NAME.fullmatch(key) is not None
+                and _is_plain_value(named[key], one, left, depth + 1, is_listed=is_listed)
                 for key, one in inner.items()
             )
         case _:
             return False
 
 
-def _is_in_order(schema: Mapping[str, Any], known: Mapping[str, Any], names: list[str]) -> bool:
+def _is_order_plain(schema: Mapping[str, Any], known: Mapping[str, Any], names: list[str]) -> bool:
     """Whether the names of an object say nothing by their choice and order: that of the schema, or the alphabet's."""
     always = as_list(schema.get("required"))
-    if len(known) - len(always) > _OPTIONAL:
+    if len(known) - len(always) > _MAX_OPTIONAL:
         return False
     return names == sorted(names) or names == [name for name in known if name in names]

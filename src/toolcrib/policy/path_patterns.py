@@ -27,19 +27,19 @@ from msgspec import Struct
 
 from ..core.json import named_texts
 from ..core.patterns import regex
-from .argument_conditions import HERE
+from .argument_conditions import PROCESS_FOLDER
 
 if TYPE_CHECKING:
     import re2
 
-_NAMES: Final = frozenset(
+_PATH_ARGUMENTS: Final = frozenset(
     "attachments dest destination destination_path dir directory dst file file_path filename files folder from"
     " from_path new_path notebook_path old_path output_path path paths root source source_path specs_path src target"
     " target_path template_path to to_path uri workspace_path".split()
 )
 """Arguments that are paths."""
 _MAX_VALUES: Final = 1_000
-_LONGEST: Final = 4_096
+_MAX_PATH_BYTES: Final = 4_096
 """Bytes of a path; the system opens no longer one, and to follow the links of one takes the square of its length."""
 _FOLDS_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether `SECRETS` is the file `secrets`: for disks that tell them apart there, a rule means both, too."""
@@ -63,20 +63,20 @@ class PathPattern(Struct, frozen=True, kw_only=True):
     So is any existing folder, for every tool: copying or removing it affects its whole content.
     """
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = PROCESS_FOLDER) -> bool | None:
         """Whether the paths among the arguments match: all of them, else one; None when undecidable."""
-        paths = [text for name, text in named_texts(arguments) if name.lower() in _NAMES]
+        paths = [text for name, text in named_texts(arguments) if name.lower() in _PATH_ARGUMENTS]
         if not paths and self.walks:
             paths = ["."]
         if not paths or len(paths) > _MAX_VALUES:
             return False if every else None
-        start = _straight(str(cwd.absolute()))
-        answers = [answer for path in paths for answer in self._answers(path, start)]
+        start = _normalize(str(cwd.absolute()))
+        answers = [answer for path in paths for answer in self._match_path(path, start)]
         if every:
             return all(answer is True for answer in answers)
         return True if True in answers else None if None in answers else False
 
-    def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
+    def _match_path(self, path: str, cwd: str) -> Iterator[bool | None]:
         """Yield whether the path as written matches, and whether its link target does.
 
         None for a path that begins with `~` or `project:`, which the tool expands by itself, and for one that is none.
@@ -84,16 +84,16 @@ class PathPattern(Struct, frozen=True, kw_only=True):
         if not _is_path(path) or path.startswith(("~", "project:")):  # only the tool knows the folder
             yield None
             return
-        whole, base = _straight(posixpath.join(cwd, path.removeprefix("file://"))), _straight(self.base or cwd)
+        whole, base = _normalize(posixpath.join(cwd, path.removeprefix("file://"))), _normalize(self.base or cwd)
         real, folder = os.path.realpath(whole), posixpath.join(base, self.fixed)
         walks, led = self.walks or os.path.isdir(real), os.path.realpath(folder)
-        yield self._means(whole, base, walks=walks)
+        yield self._match_below(whole, base, walks=walks)
         if real == led or real.startswith(led.rstrip("/") + "/"):
-            yield self._means(_straight(folder + "/" + real[len(led.rstrip("/")) :]), base, walks=walks)
+            yield self._match_below(_normalize(folder + "/" + real[len(led.rstrip("/")) :]), base, walks=walks)
         else:
-            yield self._means(real, os.path.realpath(base), walks=walks)
+            yield self._match_below(real, os.path.realpath(base), walks=walks)
 
-    def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
+    def _match_below(self, whole: str, base: str, *, walks: bool) -> bool | None:
         """Whether the path matches; None for a folder above the base, and above the pattern where the tool walks."""
         fixed = self.fixed
         if _FOLDS_CASE:
@@ -124,19 +124,19 @@ def parse_path(body: str, *, home: str) -> PathPattern:
     written = written.removeprefix("./").lstrip("/").rstrip("/").removesuffix("/**")
     if any(part == ".." for part in written.split("/")):
         raise ValueError("a pattern with .. is not supported; write the path out, with // in front")
-    regex = _regex(written)
+    regex = _compile_glob(written)
     before = re.split(r"[*?\[]", written)[0]
     fixed = (before if before == written else posixpath.dirname(before + "x")) if anchored else ""
     if not anchored:
         regex = f"(?:.*/)?{regex}"
     try:
-        whole = re2.compile(f"(?s){regex}(?:/.*)?" if written else "(?s).*", _options())
+        whole = re2.compile(f"(?s){regex}(?:/.*)?" if written else "(?s).*", _regex_options())
     except re2.error:
         raise ValueError(f"{body!r} is not a pattern of paths") from None
     return PathPattern(regex=whole, base=base, fixed=fixed)
 
 
-def _options() -> Any:
+def _regex_options() -> Any:
     import re2
 
     options = re2.Options()
@@ -147,17 +147,17 @@ def _options() -> Any:
 
 def _is_path(text: str) -> bool:
     try:
-        return "\0" not in text and len(os.fsencode(text)) <= _LONGEST
+        return "\0" not in text and len(os.fsencode(text)) <= _MAX_PATH_BYTES
     except UnicodeEncodeError:
         return False
 
 
-def _straight(path: str) -> str:
+def _normalize(path: str) -> str:
     """Return the path without detours; two slashes in front are one."""
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def _regex(pattern: str) -> str:
+def _compile_glob(pattern: str) -> str:
     import re2
 
     parts: list[str] = []

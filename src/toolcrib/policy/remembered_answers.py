@@ -1,7 +1,7 @@
 """Answers that reach beyond their call: those for one tool, and those for every call (`turn`, `idle`, `all`).
 
 They live in `SessionApprovals`: as long as the session, or as its stored conversation. A taint drops the allows among
-them (`Taint.stain_by`); a `never` stays.
+them (`Taint.mark_tainted_by`); a `never` stays.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 from ..core.permission import Answer
 from ..core.session import SessionState
 from ..core.tool import Tool
-from .destructive_commands import irrecoverable
+from .destructive_commands import irrecoverable_effect
 
-_WIDE: Final = ("all", "turn", "idle")
+_BLANKET_VERDICTS: Final = ("all", "turn", "idle")
 
 
 def approved_as(tool: Tool) -> str:
@@ -32,7 +32,11 @@ def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], an
     if verdict == "never":
         session.approvals.remembered[tool.name] = "deny"
         return True
-    if verdict not in (*_WIDE, "always") or tool.approval == "always" or irrecoverable(tool, arguments):
+    if (
+        verdict not in (*_BLANKET_VERDICTS, "always")
+        or tool.approval == "always"
+        or irrecoverable_effect(tool, arguments)
+    ):
         return False
     if verdict == "always":
         session.approvals.remembered[approved_as(tool)] = "allow"
@@ -41,12 +45,12 @@ def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], an
     return True
 
 
-def covering(session: SessionState) -> str:
+def blanket_answer(session: SessionState) -> str:
     """Return the wide answer that lets every call of this session run now, or nothing.
 
     `idle` is in the mapping only while it holds: `CallRunner.run` touches it before and after each call.
     """
-    return next((verdict for verdict in _WIDE if verdict in session.approvals.blanket), "")
+    return next((verdict for verdict in _BLANKET_VERDICTS if verdict in session.approvals.blanket), "")
 
 
 def touch_idle_answer(session: SessionState, idle: float) -> None:
@@ -66,7 +70,7 @@ def end_turn(session: SessionState) -> None:
     session.approvals.blanket.pop("turn", None)
 
 
-def forget(session: SessionState) -> None:
+def forget_answers(session: SessionState) -> None:
     """Forget every answer that was remembered."""
     session.approvals.remembered.clear()
     session.approvals.blanket.clear()

@@ -19,12 +19,12 @@ from typing import Final
 from ..core.session import SessionState
 from .rules import GivenRules, Rule, Rules, parse_rules
 
-_NONE: Final[Mapping[str, GivenRules]] = MappingProxyType({})
-_KEPT: Final = 256
+_NO_LAYERS: Final[Mapping[str, GivenRules]] = MappingProxyType({})
+_MAX_COMBINATIONS: Final = 256
 """Combinations of layers that are kept ready."""
 
 
-class Layers:
+class RuleLayers:
     """All rules. Lives as long as the configuration; profiles may change meanwhile.
 
     Rules of a session are made at its first decision and kept by the texts and names that they come from, so that a
@@ -36,39 +36,41 @@ class Layers:
         everywhere: Iterable[Rule] = (),
         *,
         profiles: Callable[[str], GivenRules] = lambda name: {},
-        modes: Mapping[str, GivenRules] = _NONE,
-        identities: Mapping[str, GivenRules] = _NONE,
+        modes: Mapping[str, GivenRules] = _NO_LAYERS,
+        identities: Mapping[str, GivenRules] = _NO_LAYERS,
         home: str = "",
     ) -> None:
         """Take the rules of each layer; `profiles` returns those of a profile by its name. Raises `ConfigError`."""
         self._everywhere = tuple(everywhere)
         self._profiles = profiles
         self._home = home
-        self._modes = {name: self._read(given, f"mode {name}") for name, given in modes.items() if given}
-        self._identities = {name: self._read(given, f"identity {name}") for name, given in identities.items() if given}
-        self._plain = Rules(self._everywhere)
-        self._known: dict[tuple[object, ...], Rules] = {}
+        self._modes = {name: self._parse_layer(given, f"mode {name}") for name, given in modes.items() if given}
+        self._identities = {
+            name: self._parse_layer(given, f"identity {name}") for name, given in identities.items() if given
+        }
+        self._base_rules = Rules(self._everywhere)
+        self._rules_by_terms: dict[tuple[object, ...], Rules] = {}
 
     def of(self, session: SessionState) -> Rules:
         """Return the rules that hold for `session`."""
         given = self._profiles(session.profile)
         if not (given or session.rules or self._modes or self._identities):
-            return self._plain
+            return self._base_rules
         frozen = tuple((effect, tuple(texts)) for effect, texts in given.items())
         key = (frozen, session.profile, session.mode, session.rules, session.principal)
-        found = self._known.get(key)
+        found = self._rules_by_terms.get(key)
         if found is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            found = self._known[key] = Rules(self._all(session, given))
+            if len(self._rules_by_terms) >= _MAX_COMBINATIONS:
+                self._rules_by_terms.clear()
+            found = self._rules_by_terms[key] = Rules(self._rules_for(session, given))
         return found
 
-    def _all(self, session: SessionState, given: GivenRules) -> Iterable[Rule]:
+    def _rules_for(self, session: SessionState, given: GivenRules) -> Iterable[Rule]:
         yield from self._everywhere
-        yield from self._read(given, f"profile {session.profile}")
+        yield from self._parse_layer(given, f"profile {session.profile}")
         yield from self._modes.get(session.mode, ())
-        yield from self._read(dict(session.rules), "session")
+        yield from self._parse_layer(dict(session.rules), "session")
         yield from self._identities.get(session.principal, ())
 
-    def _read(self, given: GivenRules, layer: str) -> tuple[Rule, ...]:
+    def _parse_layer(self, given: GivenRules, layer: str) -> tuple[Rule, ...]:
         return parse_rules(given, layer=layer, home=self._home)

@@ -16,7 +16,7 @@ when it is loaded, never a rule that is not there.
 From text to decision:
 
     "Bash(git push:*)" ── parse_rule ──► Rule(concerns, arguments)         once, when the configuration is read
-    Rules._learn(tool) ──► _Candidates: the rules that can concern it       once a tool definition, kept by digest
+    Rules._find_candidates(tool) ──► _Candidates: rules that can concern it   once a tool definition, kept by digest
     Rules.decide       ──► deny, else ask, else allow, else None            each call
 
 Each `ArgumentMatcher` answers True, False or None (undecidable), and each effect reads None its own way: a deny becomes
@@ -41,9 +41,9 @@ from ..core.settings import Texts
 from ..core.similar import did_you_mean
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
-from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
-from .claude_names import WORDS, walks
-from .mentioned_files import Mentions, NamedFiles
+from .argument_conditions import PROCESS_FOLDER, ArgumentMatcher, glob, parse_conditions
+from .claude_names import TOOL_WORDS, walks
+from .mentioned_files import CommandFileMatcher, NamedFileMatcher
 from .origin import is_local
 from .path_patterns import PathPattern
 from .shell.command_tools import CallArguments, runs_shell
@@ -52,11 +52,11 @@ from .shell.pattern import ShellPattern, covering
 _NAME: Final = regex(r"[A-Za-z0-9_.*?/:\-]+")
 _UNDERSCORES: Final = regex("_+")
 _KINDS: Final = get_args(Kind)
-_GIVES_ALIASES: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
+_EXTERNAL_ORIGINS: Final = frozenset({"mcp", "openapi", "rest", "skill", "yaml"})
 """Origins of tools whose aliases are not those of code in this process."""
-_CACHED: Final = 4_096
+_MAX_CACHED_TOOLS: Final = 4_096
 """Tools for which the rules that can concern them are kept."""
-_ANSWERS: Final = 131_072
+_MAX_CACHED_DENIALS: Final = 131_072
 """Tools for which is kept whether a rule denies them always: 14 MB."""
 
 RuleTexts = Mapping[Effect, Texts]
@@ -99,11 +99,11 @@ class Rule(Struct, frozen=True, kw_only=True, dict=True):
         return f"{self.effect} {self.text} ({self.layer})"
 
     @cached_property
-    def decided(self) -> Decision:
+    def decision(self) -> Decision:
         """The decision that names this rule: every call that it matches has the same."""
-        return Decision(effect=self.effect, rule=str(self), named=_names_one(self.text))
+        return Decision(effect=self.effect, rule=str(self), named=_names_single_tool(self.text))
 
-    def unclear(self) -> Decision:
+    def undecided(self) -> Decision:
         """Return the decision where the arguments do not show whether this rule, a deny, holds."""
         return Decision(effect="ask", rule=f"{self}: the arguments do not show whether it holds")
 
@@ -119,14 +119,14 @@ def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = 
     try:
         if bracket and not rest.endswith(")"):
             raise ValueError("the bracket is not closed")
-        concerns = _target(target.strip(), effect)
-        arguments = _body(rest[:-1].strip(), target.strip(), home) if bracket else None
+        concerns = _parse_target(target.strip(), effect)
+        arguments = _parse_body(rest[:-1].strip(), target.strip(), home) if bracket else None
         if isinstance(arguments, PathPattern) and target.strip() == "Read" and effect == "deny":
-            concerns = _either(concerns, WORDS["Edit"].means)
+            concerns = _any_of(concerns, TOOL_WORDS["Edit"].means)
     except ValueError as error:
         file = where or ("" if layer == "config" else layer)
         raise ConfigError(f"rule {str(text)!r}: {error}", file=file, key=effect) from None
-    origin = f"{layer} {_short(where)}" if where else layer
+    origin = f"{layer} {_short_position(where)}" if where else layer
     return Rule(effect=effect, text=written, layer=origin, concerns=concerns, arguments=arguments)
 
 
@@ -165,16 +165,16 @@ def check_rules(given: Any, *, layer: str = "config") -> None:
     errors.raise_all()
 
 
-def _short(where: str) -> str:
+def _short_position(where: str) -> str:
     """Return the file and its folder: enough to find it, and nothing of the rest of the disk, for models read it."""
     return "/".join(where.replace("\\", "/").split("/")[-2:])
 
 
-def _names_one(text: str) -> bool:
+def _names_single_tool(text: str) -> bool:
     """Whether the rule is about one tool by its name: no pattern, no kind, no whole server, no word for several."""
     target, bracket, _ = text.partition("(")
     target = target.strip()
-    if target in WORDS and not bracket:
+    if target in TOOL_WORDS and not bracket:
         return False
     is_server = target.startswith("mcp__") and target.count("__") == 1
     return not is_server and not any(character in target for character in "*?:")
@@ -183,13 +183,13 @@ def _names_one(text: str) -> bool:
 def _exact_target(rule: Rule) -> str:
     """Return the one spelling that a rule is about; empty for patterns, kinds and words for several tools."""
     target = rule.text.partition("(")[0].strip()
-    return "" if target in WORDS or any(character in target for character in "*?:") else target
+    return "" if target in TOOL_WORDS or any(character in target for character in "*?:") else target
 
 
 def _glob_target(rule: Rule) -> str:
     """Return the glob of names that a rule is about; empty for any other target."""
     target = rule.text.partition("(")[0].strip()
-    return target if target not in WORDS and ":" not in target and ("*" in target or "?" in target) else ""
+    return target if target not in TOOL_WORDS and ":" not in target and ("*" in target or "?" in target) else ""
 
 
 def named_tool(rule: Rule) -> str:
@@ -198,10 +198,10 @@ def named_tool(rule: Rule) -> str:
     As the catalog writes it: without the `mcp__` of Claude Code.
     """
     target = rule.text.partition("(")[0].strip()
-    return target.removeprefix("mcp__") if target not in WORDS and _names_one(target) else ""
+    return target.removeprefix("mcp__") if target not in TOOL_WORDS and _names_single_tool(target) else ""
 
 
-def meant_tool(rule: Rule, tools: Iterable[Tool]) -> Tool | None:
+def intended_tool(rule: Rule, tools: Iterable[Tool]) -> Tool | None:
     """Return a tool that the pattern of a rule would match with the server before it, or with `__` for one `_`.
 
     None where it matches one of `tools` as it is: then it is written as it was meant.
@@ -215,10 +215,10 @@ def meant_tool(rule: Rule, tools: Iterable[Tool]) -> Tool | None:
     return next((tool for tool, spelt in names if any(map(pattern.fullmatch, spelt))), None)
 
 
-def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
+def _parse_target(target: str, effect: Effect) -> Callable[[Tool], bool]:
     if not target:
         raise ValueError("the tool name is missing; * matches every tool")
-    if word := WORDS.get(target):
+    if word := TOOL_WORDS.get(target):
         if effect != "allow":
             return lambda tool: word.means(tool) or target in spellings_of(tool, effect)
         return lambda tool: (is_local(tool) and word.means(tool)) or target in names_of(tool)
@@ -227,19 +227,19 @@ def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
         raise ValueError(f"{bad!r} cannot be part of a tool's name; conditions go in brackets: Tool(argument=value)")
     word, colon, kind = target.partition(":")
     if colon:
-        return _kind_target(word, kind, target)
+        return _parse_kind(word, kind, target)
     if "*" in target or "?" in target:
         pattern = glob(target)
         return lambda tool: any(pattern.fullmatch(name) for name in spellings_of(tool, effect))
     return lambda tool: target in spellings_of(tool, effect)
 
 
-def _either(first: Callable[[Tool], bool], second: Callable[[Tool], bool]) -> Callable[[Tool], bool]:
+def _any_of(first: Callable[[Tool], bool], second: Callable[[Tool], bool]) -> Callable[[Tool], bool]:
     """A file that must not be read is not changed either: copying, moving or replacing it reveals its content."""
     return lambda tool: first(tool) or second(tool)
 
 
-def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
+def _parse_kind(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
     if word == "kind" and kind in _KINDS:
         return lambda tool: tool.kind == kind
     if word == "kind":
@@ -276,7 +276,7 @@ def names_of(tool: Tool) -> frozenset[str]:
     Not those that a catalog, a registration or a server gives it: it gains no permission of another tool by them. A
     source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
-    own = {tool.name, *(() if tool.origin in _GIVES_ALIASES else tool.aliases)}
+    own = {tool.name, *(() if tool.origin in _EXTERNAL_ORIGINS else tool.aliases)}
     names = frozenset(f"mcp__{name}" for name in own)
     if not tool.source.startswith("mcp__"):  # `mcp__a__b` is the tool b of a, and none of a source `mcp__a`
         names |= own
@@ -290,10 +290,10 @@ def _claude_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
+def _parse_body(body: str, target: str, home: str) -> ArgumentMatcher | None:
     if body in ("", "*"):
         return None
-    if word := WORDS.get(target):
+    if word := TOOL_WORDS.get(target):
         return word.body(body, home)
     if (matcher := parse_conditions(body)) is not None:
         return matcher
@@ -317,7 +317,7 @@ class _Candidates:
         self._allow = tuple(rule for rule in allow if not isinstance(rule.arguments, ShellPattern))
         self._shell = {rule.arguments: rule for rule in reversed(allow) if isinstance(rule.arguments, ShellPattern)}
 
-    def allowed(self, arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
+    def decide_by_allows(self, arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
         """Return the decision of the first rule that allows the call, preferring one that names the tool itself.
 
         The commands of one shell text may be covered by several rules together.
@@ -325,13 +325,13 @@ class _Candidates:
         first = None
         for rule in self._allow:
             if rule.arguments is None or rule.arguments.matches(arguments, every=True, cwd=cwd) is True:
-                if rule.decided.named:
-                    return rule.decided
-                first = first or rule.decided
+                if rule.decision.named:
+                    return rule.decision
+                first = first or rule.decision
         if self._shell and (used := covering(tuple(reversed(self._shell)), arguments)):
             rules = [self._shell[pattern] for pattern in used]
             if len(rules) == 1:
-                return rules[0].decided
+                return rules[0].decision
             return Decision(effect="allow", rule=" and ".join(map(str, rules)), named=True)
         return first
 
@@ -339,14 +339,14 @@ class _Candidates:
 class Rules:
     """All rules of all layers. Immutable; lives as long as the configuration it was read from.
 
-    What a tool's rules are is kept by digest for `_CACHED` tools, and whether one denies it always for `_ANSWERS`, then
-    all is dropped: gateways have thousands of tools.
+    What a tool's rules are is kept by digest for `_MAX_CACHED_TOOLS` tools, and whether one denies it always for
+    `_MAX_CACHED_DENIALS`, then all is dropped: gateways have thousands of tools.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         """Take the rules of every layer; within one effect the first that matches is the one that is named."""
         self._rules = tuple(rules)
-        self._known: dict[bytes, _Candidates] = {}
+        self._candidates: dict[bytes, _Candidates] = {}
         whole = [rule for rule in self._rules if rule.effect == "deny" and rule.arguments is None]
         self._denied_names = frozenset(name for rule in whole if (name := _exact_target(rule)))
         # One pattern: each of them over each name of a tool takes a millisecond for 40 tools under 24 patterns.
@@ -368,36 +368,40 @@ class Rules:
             denied = not self._denied_names.isdisjoint(names)
             denied = denied or (pattern is not None and any(map(pattern.fullmatch, names)))
             denied = denied or any(rule.concerns(tool) for rule in self._denied_kinds)
-            if len(self._denials) >= _ANSWERS:
+            if len(self._denials) >= _MAX_CACHED_DENIALS:
                 self._denials.clear()
             self._denials[tool.digest] = denied
         return denied
 
-    def decide(self, tool: Tool, arguments: Mapping[str, Any], cwd: Path = HERE) -> Decision | None:
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], cwd: Path = PROCESS_FOLDER) -> Decision | None:
         """Return the decision of the rules on this call, None when none matches.
 
         A deny whose condition is undecidable (the argument is missing, or not a plain value) asks; so does an ask.
         `cwd` is the base folder of relative paths.
         """
-        known = self._known.get(tool.digest) or self._learn(tool)
+        known = self._candidates.get(tool.digest) or self._find_candidates(tool)
         if known.reads_files and not isinstance(arguments, CallArguments):
             arguments = CallArguments(arguments)
-        return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
+        return (
+            _decide_by_denies(known.deny, arguments, cwd)
+            or _decide_by_asks(known.ask, arguments, cwd)
+            or known.decide_by_allows(arguments, cwd)
+        )
 
     def read_files(self, tool: Tool) -> bool:
         """Whether a rule about this tool reads the files that its commands run."""
-        return (self._known.get(tool.digest) or self._learn(tool)).reads_files
+        return (self._candidates.get(tool.digest) or self._find_candidates(tool)).reads_files
 
     def look_at_arguments(self, tool: Tool) -> bool:
         """Whether a rule about this tool has a condition on arguments."""
-        known = self._known.get(tool.digest) or self._learn(tool)
+        known = self._candidates.get(tool.digest) or self._find_candidates(tool)
         return any(rule.arguments is not None for rule in known.all)
 
     def __iter__(self) -> Iterator[Rule]:
         """Yield every rule, layer by layer."""
         return iter(self._rules)
 
-    def _learn(self, tool: Tool) -> _Candidates:
+    def _find_candidates(self, tool: Tool) -> _Candidates:
         """Return the rules that can concern `tool`, and keep them.
 
         A deny and an ask about files concern a tool that runs commands, too, by the files that a command names.
@@ -405,46 +409,46 @@ class Rules:
         by_effect: dict[Effect, list[Rule]] = {"deny": [], "ask": [], "allow": []}
         for rule in self._rules:
             if rule.concerns(tool):
-                by_effect[rule.effect].append(_about(rule, tool))
+                by_effect[rule.effect].append(_specialize(rule, tool))
             elif rule.effect != "allow" and isinstance(rule.arguments, PathPattern):
                 if runs_shell(tool):
-                    by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
-                if _may_read(rule, tool):
-                    by_effect[rule.effect].append(replace(rule, arguments=NamedFiles(rule.arguments)))
-        if len(self._known) >= _CACHED:
-            self._known.clear()
+                    by_effect[rule.effect].append(replace(rule, arguments=CommandFileMatcher(rule.arguments)))
+                if _may_read_workspace(rule, tool):
+                    by_effect[rule.effect].append(replace(rule, arguments=NamedFileMatcher(rule.arguments)))
+        if len(self._candidates) >= _MAX_CACHED_TOOLS:
+            self._candidates.clear()
         found = _Candidates(*(tuple(by_effect[effect]) for effect in EFFECTS))
-        self._known[tool.digest] = found
+        self._candidates[tool.digest] = found
         return found
 
 
-def _may_read(rule: Rule, tool: Tool) -> bool:
+def _may_read_workspace(rule: Rule, tool: Tool) -> bool:
     """Whether the tool reads files of the workspace beside what it is for, and the rule is about reading."""
     is_there = "workspace" in tool.availability.needs or "file_reader" in tool.traits
     return is_there and rule.text.startswith("Read")
 
 
-def _about(rule: Rule, tool: Tool) -> Rule:
+def _specialize(rule: Rule, tool: Tool) -> Rule:
     """Return the rule for one tool: the meaning of a file pattern depends on whether the tool searches."""
     if isinstance(rule.arguments, PathPattern) and walks(tool):
         return replace(rule, arguments=replace(rule.arguments, walks=True))
     return rule
 
 
-def _denied(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
+def _decide_by_denies(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
     """Return the decision of the denies; one that holds comes before an undecidable one, independent of their order."""
-    unclear = None
+    undecided = None
     for rule in rules:
         answer = rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd)
         if answer:
-            return rule.decided
+            return rule.decision
         if answer is None:
-            unclear = unclear or rule
-    return unclear.unclear() if unclear else None
+            undecided = undecided or rule
+    return undecided.undecided() if undecided else None
 
 
-def _asked(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
+def _decide_by_asks(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
     for rule in rules:
         if rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd) is not False:
-            return rule.decided
+            return rule.decision
     return None

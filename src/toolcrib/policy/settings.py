@@ -14,7 +14,7 @@ from .taint import Taint
 WhenGone = Literal["drop", "run"]
 """Handling of a question whose caller left: it is cancelled, or stays open and runs as a job after a late yes."""
 
-LONGEST: Final = 24 * 3600.0
+MAX_EXPIRY_SECONDS: Final = 24 * 3600.0
 """Maximum of `expires`, in seconds."""
 
 
@@ -134,7 +134,7 @@ class ApprovalSettings(Section):
 
     timeout: Number = 120.0
     """Seconds that an approver has; no answer is a no."""
-    expires: Annotated[Number, at_most(LONGEST, "86400 seconds")] = 600.0
+    expires: Annotated[Number, at_most(MAX_EXPIRY_SECONDS, "86400 seconds")] = 600.0
     """Seconds after which a question, and an approval that was not used, expires."""
     idle: Number = 300.0
     """Seconds without a call after which the answer `idle` ends."""

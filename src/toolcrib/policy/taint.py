@@ -10,9 +10,9 @@ nothing to its author, and is free until private data was read. A result that is
 kept of them, gives no such link: a program that a page asks for could append data to one.
 
     Provenance   note(tool, trust, session, text)   the result of a call reaches the session: taint, links, private data
-    Examine      stain(tool, session)               suspicious text in an untrusted result
-    Expand       stain(tool, session)               an untrusted artifact among the arguments
-    Execute      stain_by(cause, session)           marked content was read from the store or from files
+    Examine      mark_tainted(tool, session)        suspicious text in an untrusted result
+    Expand       mark_tainted(tool, session)        an untrusted artifact among the arguments
+    Execute      mark_tainted_by(cause, session)    marked content was read from the store or from files
     Policy       asks(tool, arguments, session, …)  turns an allow into an ask; never the reverse
 
 The taint of a session has no end within its conversation, and survives a restart where conversations are kept.
@@ -33,9 +33,9 @@ from .modes import kind_of, reads_by_action
 from .origin import Origin, is_closed_world, is_local, origin_of
 from .rules import names_of
 from .shell.command_tools import runs_shell
-from .shell.readonly_commands import looks_only
+from .shell.readonly_commands import is_read_only_call
 
-_OURS: Final = frozenset({"toolcrib", "jobs"})
+_PASSING_SOURCES: Final = frozenset({"toolcrib", "jobs"})
 """Sources that only pass on: each call that they make is decided itself, and results keep their trust."""
 _BUILT_IN: Final = "builtin"
 """The source whose word on `hands_on` counts here: a catalog or a program could excuse a tool of its own by it."""
@@ -46,11 +46,11 @@ _LINK_NAMES: Final = frozenset(
 _LINK: Final = regex(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
 _LINK_END: Final = ".,;:!?*_"
 """Characters that end the sentence around a link rather than the link."""
-_SCANNED: Final = 256 * 1024
+_MAX_SCANNED_LENGTH: Final = 256 * 1024
 """Characters of a result in which links are looked for."""
-_KEPT: Final = 2048
+_MAX_LINKS: Final = 2048
 """Maximum of links that a session remembers; the oldest is dropped first."""
-_DEPTH: Final = 8
+_MAX_DEPTH: Final = 8
 
 
 class Taint(Section):
@@ -74,7 +74,9 @@ class Taint(Section):
 
     def origin_of(self, tool: Tool) -> Origin:
         """Return the class of `tool`'s results; `origin_of_result` narrows it for one of them."""
-        return origin_of(tool, distrusted=_means(self.untrusted, tool), trusted=_means(self.trusted, tool))
+        return origin_of(
+            tool, distrusted=_matches_tool(self.untrusted, tool), trusted=_matches_tool(self.trusted, tool)
+        )
 
     def trust_of(self, tool: Tool) -> Trust:
         """Return the trust of `tool`'s results, whatever they contain."""
@@ -82,7 +84,7 @@ class Taint(Section):
 
     def is_noted(self, tool: Tool, trust: Trust) -> bool:
         """Whether such a result affects the session; most do not."""
-        return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
+        return trust == "untrusted" or "private" in tool.traits or _matches_tool(self.private, tool)
 
     def note(self, tool: Tool, trust: Trust, session: SessionState, text: str, *, is_strict: bool) -> None:
         """Record in `session` that a result of `tool`, with the text `text` and that trust, reached it.
@@ -92,24 +94,24 @@ class Taint(Section):
         nothing. The library, the agent and jobs make no difference, nor does a gateway while its guard is switched on
         (`is_strict`).
         """
-        if not session.taint.private_read_by and ("private" in tool.traits or _means(self.private, tool)):
+        if not session.taint.private_read_by and ("private" in tool.traits or _matches_tool(self.private, tool)):
             session.taint.private_read_by = tool.name
         if trust != "untrusted":
             return
-        for link in links_in(text[:_SCANNED]):
+        for link in links_in(text[:_MAX_SCANNED_LENGTH]):
             session.taint.links.pop(link, None)  # to the end: a link that is shown again is not the oldest
             session.taint.links[link] = None
-        while len(session.taint.links) > _KEPT:
+        while len(session.taint.links) > _MAX_LINKS:
             del session.taint.links[next(iter(session.taint.links))]
         is_receipt = session.audience.is_client and not is_strict and tool.kind != "read"
         if not is_receipt or self.origin_of(tool).name == "declared":
-            self.stain(tool, session)
+            self.mark_tainted(tool, session)
 
-    def stain(self, tool: Tool, session: SessionState) -> None:
+    def mark_tainted(self, tool: Tool, session: SessionState) -> None:
         """Call `session` tainted by `tool`."""
-        self.stain_by(tool.name, session)
+        self.mark_tainted_by(tool.name, session)
 
-    def stain_by(self, name: str, session: SessionState) -> None:
+    def mark_tainted_by(self, name: str, session: SessionState) -> None:
         """Call `session` tainted by what `name` brought. Answers that were to hold for it were given without knowing.
 
         For content that comes into a session without a call of its own: a history, the answer of a sub-agent.
@@ -125,9 +127,9 @@ class Taint(Section):
         self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, allowed: Decision
     ) -> Decision | None:
         """Return the decision that replaces the allow `allowed`, naming the cause of the taint; None keeps it."""
-        if not self.ask or not session.taint.cause or tool.source in _OURS or _hands_on(tool):
+        if not self.ask or not session.taint.cause or tool.source in _PASSING_SOURCES or _passes_calls_on(tool):
             return None
-        carries = self._carries(tool, arguments, session)
+        carries = self._can_carry_data_out(tool, arguments, session)
         # Private data, a stranger's words and a way out together are a leak: no rule was written with that in mind.
         if session.taint.private_read_by and carries:
             read = f"private data ({session.taint.private_read_by}) and untrusted content ({session.taint.cause})"
@@ -144,26 +146,27 @@ class Taint(Section):
             f"names {tool.name}",
         )
 
-    def _carries(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
+    def _can_carry_data_out(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
         """Whether this call can carry data out of the machine.
 
         True for `outbound` tools, and for anything but a read in the open world; a read carries by its address.
         """
-        if "outbound" in tool.traits or _means(self.outbound, tool):
+        if "outbound" in tool.traits or _matches_tool(self.outbound, tool):
             return True
         is_closed = is_closed_world(tool, self.trust_of(tool))
-        if is_closed or (runs_shell(tool) and is_local(tool) and looks_only(arguments)):
+        if is_closed or (runs_shell(tool) and is_local(tool) and is_read_only_call(arguments)):
             return False
         if tool.kind != "read" and not reads_by_action(tool, arguments):
             return True
         # A read carries out what its address says: one that a stranger wrote says nothing that he does not know.
-        links = tuple(_links_of(arguments, linked=False))
+        links = tuple(_links_in_arguments(arguments, linked=False))
         return bool(links) and (
-            bool(session.taint.private_read_by) or not all(_bare(link) in session.taint.links for link in links)
+            bool(session.taint.private_read_by)
+            or not all(_strip_punctuation(link) in session.taint.links for link in links)
         )
 
 
-def _hands_on(tool: Tool) -> bool:
+def _passes_calls_on(tool: Tool) -> bool:
     """Whether all that a built-in tool does is calls of other tools, each of which asks by itself."""
     return "hands_on" in tool.traits and tool.source == _BUILT_IN and is_local(tool)
 
@@ -175,7 +178,7 @@ def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState)
     """
     if kind_of(tool, arguments) == "read" or tool.approval == "never":
         return False
-    if runs_shell(tool) and is_local(tool) and looks_only(arguments):
+    if runs_shell(tool) and is_local(tool) and is_read_only_call(arguments):
         return False
     is_diverted = session.files.workspace is not None and session.files.workspace.diverts
     return not (is_diverted and "file_writer" in tool.traits)
@@ -184,15 +187,15 @@ def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState)
 def links_in(text: str) -> Iterator[str]:
     """Yield the links that `text` shows, without the punctuation around them."""
     for found in _LINK.finditer(text):
-        yield _bare(found.group())
+        yield _strip_punctuation(found.group())
 
 
-def _bare(link: str) -> str:
+def _strip_punctuation(link: str) -> str:
     """Return the link without the end of a sentence; both sides of the comparison pass through it."""
     return link.strip().rstrip(_LINK_END)
 
 
-def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
+def _links_in_arguments(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
     """Yield the texts in arguments that are or contain a link; `linked`: the surrounding name marks one.
 
     An argument that is named as a link is one, with any content; other texts count where a link stands in them.
@@ -200,14 +203,14 @@ def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         if value and (linked or _LINK.search(value)):
             yield value
-    elif depth > _DEPTH:
+    elif depth > _MAX_DEPTH:
         yield repr(value)  # too deep to be looked at, and never seen before
     elif isinstance(value, Mapping):
         for name, inner in cast("Mapping[str, Any]", value).items():
-            yield from _links_of(inner, linked=linked or _is_link_name(name), depth=depth + 1)
+            yield from _links_in_arguments(inner, linked=linked or _is_link_name(name), depth=depth + 1)
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
-            yield from _links_of(inner, linked=linked, depth=depth + 1)
+            yield from _links_in_arguments(inner, linked=linked, depth=depth + 1)
 
 
 def _is_link_name(name: str) -> bool:
@@ -216,7 +219,7 @@ def _is_link_name(name: str) -> bool:
     return not _LINK_NAMES.isdisjoint(re.split(r"[^a-z0-9]+", words))
 
 
-def _means(patterns: Iterable[str], tool: Tool) -> bool:
+def _matches_tool(patterns: Iterable[str], tool: Tool) -> bool:
     """Whether one of `patterns` means `tool`, or its source."""
     patterns = tuple(patterns)
     if not patterns:

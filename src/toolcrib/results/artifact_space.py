@@ -20,17 +20,17 @@ from .settings import RetentionSettings
 KEY_FILE: Final = ".key"
 OWNER_LENGTH: Final = 8
 """Characters at the beginning of a file's name that stand for its owner."""
-_BLOCK: Final = 4096
+_BLOCK_BYTES: Final = 4096
 """Bytes that even a small file takes on most disks. An artifact has two files: its data and its description."""
 _RESCAN_SECONDS: Final = 30.0
 """Another process may use the same folder: its size is looked up again when the last look is older than this."""
 _FULL_SECONDS: Final = 1.0
 """The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
-_FREED: Final = 0.05
+_FREED_SHARE: Final = 0.05
 """Share of the quota that is freed at once, so that the next output does not look for more."""
 
 
-class _Kept(NamedTuple):
+class _StoredFile(NamedTuple):
     created: float
     room: int
     data: Path
@@ -63,16 +63,16 @@ class ArtifactSpace:
                 f"the output has more than {self._keeping.each} bytes: only its beginning and its end are kept",
                 hint="Ask for less at a time: a filter, a range, a page.",
             )
-        wanted = _room(size + more)
-        more = wanted - _room(size)
+        wanted = _bytes_on_disk(size + more)
+        more = wanted - _bytes_on_disk(size)
         with self._lock:
             age = time.monotonic() - self._scanned
             has_room = self._used + more <= self._keeping.quota
-            may_have_room = has_room or age > _FULL_SECONDS or self._oldest < self._limit()
+            may_have_room = has_room or age > _FULL_SECONDS or self._oldest < self._expiry_time()
             if age > _RESCAN_SECONDS or (may_have_room and not has_room):
                 self._scan(folder)
             if self._used + more > self._keeping.quota:
-                self._take_from_others(folder, owner, wanted + _BLOCK, more)
+                self._take_from_others(folder, owner, wanted + _BLOCK_BYTES, more)
             if self._used + more > self._keeping.quota:
                 raise ToolFailure(
                     "too_large",
@@ -90,7 +90,7 @@ class ArtifactSpace:
         """Note that an artifact was written at that time, and described; one that `is_new` was not there before."""
         with self._lock:
             self._oldest = min(self._oldest, at)
-            self._used += _BLOCK if is_new else 0
+            self._used += _BLOCK_BYTES if is_new else 0
 
     def remove(self, file: Path) -> None:
         """Remove a file, if it is there."""
@@ -101,27 +101,27 @@ class ArtifactSpace:
         with suppress(OSError):
             size = file.stat().st_size
             file.unlink()
-            self._used -= _room(size)
+            self._used -= _bytes_on_disk(size)
 
-    def _limit(self) -> float:
+    def _expiry_time(self) -> float:
         """Return the time before which a file has expired."""
         return self._clock() - self._keeping.keep
 
     def _scan(self, folder: Path) -> int:
         """Remove expired files and sum up the others; return the number of files removed."""
-        used, oldest, removed, limit = 0, float("inf"), 0, self._limit()
+        used, oldest, removed, limit = 0, float("inf"), 0, self._expiry_time()
         if folder.exists():
             for entry in os.scandir(folder):
                 with suppress(OSError):
                     found = entry.stat()
-                    used += _room(found.st_size)
+                    used += _bytes_on_disk(found.st_size)
                     if entry.name == KEY_FILE:
                         continue
                     if found.st_mtime >= limit:
                         oldest = min(oldest, found.st_mtime)
                         continue
                     os.unlink(entry.path)
-                    used -= _room(found.st_size)
+                    used -= _bytes_on_disk(found.st_size)
                     removed += 1
         self._used = used
         self._oldest = oldest
@@ -137,10 +137,10 @@ class ArtifactSpace:
         now = time.monotonic()
         if now - self._refused.get(owner, float("-inf")) < _FULL_SECONDS:
             return
-        held = _by_owner(folder)
+        held = _files_by_owner(folder)
         used = {name: sum(kept.room for kept in artifacts) for name, artifacts in held.items()}
         own = used.pop(owner, 0) + wanted
-        enough = self._keeping.quota - max(more, int(_FREED * self._keeping.quota))
+        enough = self._keeping.quota - max(more, int(_FREED_SHARE * self._keeping.quota))
         while self._used > enough and used and used[heaviest := max(used, key=used.__getitem__)] > own:
             oldest = held[heaviest].pop()
             used[heaviest] -= oldest.room
@@ -150,20 +150,20 @@ class ArtifactSpace:
             self._refused[owner] = now
 
 
-def _room(size: int) -> int:
+def _bytes_on_disk(size: int) -> int:
     """Return the bytes that a file of `size` bytes takes."""
-    return -(-size // _BLOCK) * _BLOCK
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
-def _by_owner(folder: Path) -> dict[str, list[_Kept]]:
+def _files_by_owner(folder: Path) -> dict[str, list[_StoredFile]]:
     """Return the artifacts of each owner, the oldest last. Names and sizes tell: many files may be there to read."""
-    found: defaultdict[str, list[_Kept]] = defaultdict(list)
+    found: defaultdict[str, list[_StoredFile]] = defaultdict(list)
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".data"):
                 with suppress(OSError):
                     state = entry.stat()
-                    kept = _Kept(state.st_mtime, _room(state.st_size) + _BLOCK, Path(entry.path))
+                    kept = _StoredFile(state.st_mtime, _bytes_on_disk(state.st_size) + _BLOCK_BYTES, Path(entry.path))
                     found[entry.name[:OWNER_LENGTH]].append(kept)
     for artifacts in found.values():
         artifacts.sort(reverse=True)

@@ -44,14 +44,14 @@ from .settings import RetentionSettings
 URI_PREFIX: Final = "toolcrib://artifact/"
 """An artifact's URI is this and its id."""
 
-_AROUND: Final = 120
+_CONTEXT_BYTES: Final = 120
 """Bytes of context before and after a match that a hit shows of a long line."""
-_CHUNK: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 
 _ID_LENGTH: Final = 32
 _ID: Final = regex(rf"[0-9a-f]{{{_ID_LENGTH}}}")
 _PAGE_BYTES: Final = 12_000
-_LONGEST_PAGE: Final = 256 * 1024
+_MAX_PAGE_BYTES: Final = 256 * 1024
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
@@ -122,17 +122,17 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     """Lines, or pieces of long lines, that hold the text."""
 
 
-def _found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> SearchResult:
+def _search_data(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> SearchResult:
     """Return the first `limit` places where `pattern` matches, one for each line or piece of a long line."""
     hits: list[Hit] = []
     total, line, counted, place = 0, 1, 0, 0
     while (match := pattern.search(data, place)) is not None:
         total += 1
-        begin = max(data.rfind(b"\n", 0, match.start()) + 1, match.start() - _AROUND)
-        end = data.find(b"\n", match.end(), match.end() + _AROUND)
-        end = end if end >= 0 else min(len(data), match.end() + _AROUND)
+        begin = max(data.rfind(b"\n", 0, match.start()) + 1, match.start() - _CONTEXT_BYTES)
+        end = data.find(b"\n", match.end(), match.end() + _CONTEXT_BYTES)
+        end = end if end >= 0 else min(len(data), match.end() + _CONTEXT_BYTES)
         if len(hits) < limit:
-            line += _lines(data, counted, match.start())
+            line += _count_lines(data, counted, match.start())
             counted = match.start()
             begin += _skip_continuation(data[begin : begin + 4])
             hits.append(Hit(line=line, offset=begin, text=data[begin:end].decode("utf-8", "ignore").rstrip("\r")))
@@ -140,8 +140,8 @@ def _found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> Search
     return SearchResult(hits=tuple(hits), total=total)
 
 
-def _lines(data: mmap.mmap, start: int, end: int) -> int:
-    return sum(data[place : min(end, place + _CHUNK)].count(b"\n") for place in range(start, end, _CHUNK))
+def _count_lines(data: mmap.mmap, start: int, end: int) -> int:
+    return sum(data[place : min(end, place + _CHUNK_BYTES)].count(b"\n") for place in range(start, end, _CHUNK_BYTES))
 
 
 def page_of(artifact: Artifact, start: int, raw: bytes, length: int) -> Page:
@@ -236,11 +236,13 @@ class Artifacts:
         try:
             folder = self._open_folder()
             new = folder / f"{secrets.token_hex(16)}.new"
-            with _Capped(_new_file(new), partial(self._space.reserve, folder, self._prefix(folder, owner))) as target:
+            with _ReservingFile(
+                _new_file(new), partial(self._space.reserve, folder, self._owner_prefix(folder, owner))
+            ) as target:
                 write(cast("BinaryIO", target))
             sha256 = target.digest()
             artifact = Artifact(
-                id=self._name(folder, owner, mime_type, trust, sha256),
+                id=self._make_id(folder, owner, mime_type, trust, sha256),
                 owner=owner,
                 mime_type=mime_type,
                 size=new.stat().st_size,
@@ -249,7 +251,7 @@ class Artifacts:
                 source=source,
                 trust=trust,
             )
-            self._settle(folder, new, artifact)
+            self._move_into_place(folder, new, artifact)
         except BaseException as error:
             if new is not None:
                 self._space.remove(new)
@@ -307,7 +309,7 @@ class Artifacts:
                 f"artifact {name} has {artifact.size:,} bytes, and arguments may have {most:,}",
                 hint='Take part of it: {"$artifact": …, "offset": 0, "limit": 100000}, or a JSON pointer as "path".',
             )
-        return artifact, await anyio.to_thread.run_sync(lambda: self._whole(artifact))
+        return artifact, await anyio.to_thread.run_sync(lambda: self._read_whole(artifact))
 
     async def piece(self, name: str, owner: str, offset: int, limit: int) -> tuple[Artifact, bytes]:
         """Return an artifact and at most `limit` bytes of it from `offset` on. Raises `ToolFailure("not_found")`."""
@@ -346,13 +348,13 @@ class Artifacts:
                 f"offset {offset} is beyond the end: the artifact has {artifact.size} bytes",
                 hint="A negative offset counts from the end.",
             )
-        length = max(1, min(limit, _LONGEST_PAGE))
+        length = max(1, min(limit, _MAX_PAGE_BYTES))
         with self.open(artifact) as source:
             source.seek(start)
             raw = source.read(length + 4)
         return page_of(artifact, start, raw, length)
 
-    def _whole(self, artifact: Artifact) -> bytes:
+    def _read_whole(self, artifact: Artifact) -> bytes:
         with self.open(artifact) as source:
             return source.read()
 
@@ -364,25 +366,25 @@ class Artifacts:
             return SearchResult(hits=(), total=0)
         pattern = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE)
         with self.open(artifact) as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _found_in(pattern, data, limit)
+            return _search_data(pattern, data, limit)
 
-    def _name(self, folder: Path, owner: str, mime_type: str, trust: Trust, sha256: str) -> str:
+    def _make_id(self, folder: Path, owner: str, mime_type: str, trust: Trust, sha256: str) -> str:
         """Return the id of a content, which begins with what stands for the owner."""
-        content = self._keyed(folder, owner, mime_type, trust, sha256)
-        return f"{self._prefix(folder, owner)}{content[: _ID_LENGTH - OWNER_LENGTH]}"
+        content = self._keyed_digest(folder, owner, mime_type, trust, sha256)
+        return f"{self._owner_prefix(folder, owner)}{content[: _ID_LENGTH - OWNER_LENGTH]}"
 
-    def _prefix(self, folder: Path, owner: str) -> str:
+    def _owner_prefix(self, folder: Path, owner: str) -> str:
         """Return the prefix of an owner's ids."""
-        return self._keyed(folder, owner)[:OWNER_LENGTH]
+        return self._keyed_digest(folder, owner)[:OWNER_LENGTH]
 
-    def _keyed(self, folder: Path, *message: str) -> str:
+    def _keyed_digest(self, folder: Path, *message: str) -> str:
         """Return a digest in hexadecimal, by the key of the folder."""
         with self._lock:
             if not self._key:
                 self._key = _key_of(folder / KEY_FILE)
         return hmac.digest(self._key, canonical(message), "sha256").hex()
 
-    def _settle(self, folder: Path, new: Path, artifact: Artifact) -> None:
+    def _move_into_place(self, folder: Path, new: Path, artifact: Artifact) -> None:
         """Give the new file its name; where the same is there already, keep that one from now on.
 
         A file under its final name is complete: it is renamed, never written in place.
@@ -410,7 +412,7 @@ class Artifacts:
     def _recent(self, owner: str, limit: int) -> list[Artifact]:
         if self._folder is None or not self._folder.exists():
             return []
-        begin = self._prefix(self._folder, owner)
+        begin = self._owner_prefix(self._folder, owner)
         files: list[tuple[float, str]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -437,7 +439,7 @@ def _new_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=1 << 20)
 
 
-class _Capped(RawIOBase):
+class _ReservingFile(RawIOBase):
     """A file that reserves space before it grows.
 
     Space is reserved before each write, so that an output without an end stops at its limit.

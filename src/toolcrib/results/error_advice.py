@@ -50,7 +50,7 @@ _TYPES_BY_STATUS: Final = MappingProxyType(
 
 _TYPES: Final = ("TIMEOUT", "AUTH_FAILURE", "VALIDATION_ERROR", "EXECUTION_ERROR", "NOT_FOUND")
 
-_WORDS: Final[Mapping[str, tuple[str, Recovery]]] = MappingProxyType(
+_TYPES_OF_TOOLS: Final[Mapping[str, tuple[str, Recovery]]] = MappingProxyType(
     {
         "permission_denied": ("AUTH_FAILURE", "ESCALATE"),
         "dependency_missing": ("EXECUTION_ERROR", "ESCALATE"),
@@ -64,7 +64,7 @@ _WORDS: Final[Mapping[str, tuple[str, Recovery]]] = MappingProxyType(
 )
 """Types of the original's later code, which its tools may put into their errors."""
 
-_BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
+_RECOVERY_BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
     {
         "invalid_arguments": "CONTINUE",
         "overloaded": "CONTINUE",
@@ -88,12 +88,12 @@ _BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
         "outcome_unknown": "ESCALATE",
     }
 )
-_BY_TYPE: Final[Mapping[str, Recovery]] = MappingProxyType(
+_RECOVERY_BY_TYPE: Final[Mapping[str, Recovery]] = MappingProxyType(
     {"AUTH_FAILURE": "ESCALATE", "VALIDATION_ERROR": "CONTINUE", "TIMEOUT": "CONTINUE"}
 )
 """Next step by type, for a tool's own error."""
 
-_BLAMELESS: Final = frozenset(
+_BLAMELESS_CODES: Final = frozenset(
     {"budget_exceeded", "cancelled", "definition_changed", "denied", "disabled", "not_found", "not_in_scope"}
     | {"not_loaded", "quarantined", "conflict", "approval_pending"}
 )
@@ -106,7 +106,9 @@ def error_type(error: ToolError) -> str:
         return CODES[error.code].selection
     own_type = str(error.details.get("error_type", ""))
     by_status = _TYPES_BY_STATUS.get(_status(error) or 0, "EXECUTION_ERROR")
-    return own_type if own_type in _TYPES else _WORDS[own_type][0] if own_type in _WORDS else by_status
+    return (
+        own_type if own_type in _TYPES else _TYPES_OF_TOOLS[own_type][0] if own_type in _TYPES_OF_TOOLS else by_status
+    )
 
 
 def retry_after(error: ToolError) -> float | None:
@@ -128,11 +130,11 @@ def classify(error: ToolError, *, in_a_row: int = 1, failures: int = 1) -> Recov
     """
     if in_a_row >= IN_A_ROW:
         return "ESCALATE"
-    usual = _BY_CODE[error.code]
+    usual = _RECOVERY_BY_CODE[error.code]
     if error.code == "tool_error":
         own_type = str(error.details.get("error_type", ""))
-        by_type = _BY_TYPE.get(error_type(error), "CONTINUE" if retry_after(error) is not None else usual)
-        usual = _WORDS[own_type][1] if own_type in _WORDS else by_type
+        by_type = _RECOVERY_BY_TYPE.get(error_type(error), "CONTINUE" if retry_after(error) is not None else usual)
+        usual = _TYPES_OF_TOOLS[own_type][1] if own_type in _TYPES_OF_TOOLS else by_type
     if failures >= IN_A_ROW and usual == "CONTINUE":
         return "BACKTRACK"
     return usual
@@ -146,4 +148,4 @@ def _status(error: ToolError) -> int | None:
 
 def is_failure(error: ToolError) -> bool:
     """Whether the error counts against the tool that was called."""
-    return error.code not in _BLAMELESS
+    return error.code not in _BLAMELESS_CODES

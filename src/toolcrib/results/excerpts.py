@@ -20,20 +20,20 @@ from ..core.sanitize import clip
 Marker = Literal["toolcrib", "elided", "compressed"]
 Spared = Literal["errors", "lists"]
 
-_JSON_BYTES: Final = 1024 * 1024
+_MAX_JSON_BYTES: Final = 1024 * 1024
 """Longer JSON is cut as text: proving that it can be rebuilt byte for byte would take too long."""
 
 _LINE_ENDS: Final = ("\n", "\\n")
 """Line ends at which a text may be cut; the second is a line end inside a JSON string."""
 
-_PLACE: Final = "\ufdd0toolcrib\ufdd0"
+_MARKER_PLACE: Final = "\ufdd0toolcrib\ufdd0"
 """Noncharacters, which do not occur in text."""
 
-MOST_PARSED: Final = 8 * 1024 * 1024
+MAX_PARSED_LENGTH: Final = 8 * 1024 * 1024
 """Characters of text that is looked into."""
 
 
-class Fit(Struct, frozen=True, kw_only=True):
+class ExcerptStyle(Struct, frozen=True, kw_only=True):
     """The style of one profile."""
 
     tokens: int | None = None
@@ -55,7 +55,7 @@ class Fit(Struct, frozen=True, kw_only=True):
     """Characters of each text that `search` shows."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Fit:
+    def of(cls, given: Mapping[str, Any]) -> ExcerptStyle:
         """Build the limits from `given`, as it stands in a profile; raises `ValueError` with key and reason."""
         known = cls.__struct_fields__
         for key, value in given.items():
@@ -83,7 +83,7 @@ class Fit(Struct, frozen=True, kw_only=True):
         return min(least, self.force) if self.hints else least
 
 
-PLAIN_FIT: Final = Fit()
+DEFAULT_STYLE: Final = ExcerptStyle()
 
 
 def _check(key: str, value: Any) -> None:
@@ -107,7 +107,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class Room(Struct, frozen=True, kw_only=True):
+class TextBudget(Struct, frozen=True, kw_only=True):
     """Room for the shown text, marker included, and its division.
 
     `size` is what the shown text may take with its marker, `note` the part of it that is kept for the marker.
@@ -159,7 +159,7 @@ class Cut(Struct, frozen=True, kw_only=True):
         """Return the text to show; `go_on` explains how to read the rest, `ref` names the stored whole."""
         note = self._note(go_on, marker, ref)
         if self.template:
-            return self.template.replace(_PLACE, json.dumps(note, ensure_ascii=False)[1:-1], 1)
+            return self.template.replace(_MARKER_PLACE, json.dumps(note, ensure_ascii=False)[1:-1], 1)
         return "\n".join([piece for piece in (self.head, note, self.tail) if piece])
 
     def _note(self, go_on: str, marker: Marker, ref: str) -> str:
@@ -173,13 +173,14 @@ class Cut(Struct, frozen=True, kw_only=True):
             return f"{sign}{f'{self.parts}, ' if self.parts else ''}{count} left out here. {end}"
         count = f"{self.missing} of {self.size} {self.unit}"
         if self.unit == "bytes":
-            tokens = f"about {_tokens(self.missing)} of {_tokens(self.size)} tokens, estimated as bytes / 4"
+            missing, size = _estimate_tokens(self.missing), _estimate_tokens(self.size)
+            tokens = f"about {missing} of {size} tokens, estimated as bytes / 4"
             count = f"({tokens})" if self.template else f"{count} ({tokens})"
         joint = " " if self.template else ", "
         return f"[toolcrib: {f'{self.parts}{joint}' if self.parts else ''}{count} left out here. {end}]"
 
 
-def cut_text(text: str, room: Room, size: int, *, tail: str | None = None) -> Cut:
+def cut_text(text: str, room: TextBudget, size: int, *, tail: str | None = None) -> Cut:
     """Cut `text` to `room`. `size` is the whole's; `tail` its end, when `text` is only its beginning."""
     share = int(room.text * room.head)
     head = _head(text, share, room)
@@ -197,13 +198,13 @@ def cut_text(text: str, room: Room, size: int, *, tail: str | None = None) -> Cu
     )
 
 
-def cut_lines(text: str, room: Room, size: int, *, whole: bool = True) -> Cut | None:
+def cut_lines(text: str, room: TextBudget, size: int, *, whole: bool = True) -> Cut | None:
     """Keep the whole first lines of `text` that fit and drop the others; None when not even the first one fits.
 
     For lists of hits, whose end is worth no more than their middle. `whole` is false when `text` is only the
     beginning of what `size` counts.
     """
-    piece = _piece(text, room.text, room)
+    piece = _beginning(text, room.text, room)
     border = piece.rfind("\n")
     if border < 0:
         return None
@@ -222,25 +223,27 @@ def cut_lines(text: str, room: Room, size: int, *, whole: bool = True) -> Cut | 
     )
 
 
-def cut_json(text: str, room: Room) -> Cut | None:
+def cut_json(text: str, room: TextBudget) -> Cut | None:
     """Cut a JSON array between its items, so that it stays JSON; None for anything but an array that can be rebuilt.
 
     The marker takes the place of the items left out, as a string, so that the text is still a JSON list.
     """
-    if not text.lstrip().startswith("[") or len(text) > _JSON_BYTES:
+    if not text.lstrip().startswith("[") or len(text) > _MAX_JSON_BYTES:
         return None
     try:
         items = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    write = _writer(items, text)
+    write = _json_writer(items, text)
     if write is None or len(items) < 3:
         return None
-    head, tail = _choose(items, write, room)
+    head, tail = _count_ends(items, write, room)
     if not head and not tail:
         return None
-    template = write([*items[:head], _PLACE, *items[len(items) - tail :]]).replace(json.dumps(_PLACE)[1:-1], _PLACE)
-    before = template.split(_PLACE)[0]
+    template = write([*items[:head], _MARKER_PLACE, *items[len(items) - tail :]]).replace(
+        json.dumps(_MARKER_PLACE)[1:-1], _MARKER_PLACE
+    )
+    before = template.split(_MARKER_PLACE)[0]
     size = room.measure(text)
     return Cut(
         head="",
@@ -254,7 +257,7 @@ def cut_json(text: str, room: Room) -> Cut | None:
     )
 
 
-def _writer(value: Any, text: str) -> Callable[[Any], str] | None:
+def _json_writer(value: Any, text: str) -> Callable[[Any], str] | None:
     """The JSON writer that gives exactly `text` for `value`; None without one.
 
     JSON is cut between items only where writing the parsed list again gives the same bytes: then offsets are true.
@@ -269,15 +272,15 @@ def _writer(value: Any, text: str) -> Callable[[Any], str] | None:
     return write if write(cast("list[Any]", value)) == body else None
 
 
-def _choose(items: Sequence[Any], write: Callable[[Any], str], room: Room) -> tuple[int, int]:
+def _count_ends(items: Sequence[Any], write: Callable[[Any], str], room: TextBudget) -> tuple[int, int]:
     """Numbers of items from the beginning and from the end that fit."""
     share = int(room.text * room.head)
-    head = _fitting(items, write, share, room)
-    tail = _fitting(items[head:][::-1], write, room.text - share, room)
+    head = _count_fitting(items, write, share, room)
+    tail = _count_fitting(items[head:][::-1], write, room.text - share, room)
     return head, tail
 
 
-def _fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room: Room) -> int:
+def _count_fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room: TextBudget) -> int:
     """Return how many of the first items fit, by the length of each as a list of its own, which is never too short."""
     for count, item in enumerate(items):
         left -= room.measure(write([item]))
@@ -286,9 +289,9 @@ def _fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room:
     return len(items)
 
 
-def _head(text: str, size: int, room: Room) -> str:
+def _head(text: str, size: int, room: TextBudget) -> str:
     """The beginning that fits, up to the end of a line when that costs less than half of it."""
-    piece = _piece(text, size, room)
+    piece = _beginning(text, size, room)
     for end in _LINE_ENDS if len(piece) < len(text) else ():
         border = piece.rfind(end)
         if border > len(piece) // 2:
@@ -296,7 +299,7 @@ def _head(text: str, size: int, room: Room) -> str:
     return piece
 
 
-def _tail(text: str, size: int, room: Room) -> str:
+def _tail(text: str, size: int, room: TextBudget) -> str:
     """The end that fits, from the beginning of a line when that costs less than half of it."""
     piece = text[-size:] if size else ""
     if room.unit == "bytes" and size:
@@ -308,20 +311,20 @@ def _tail(text: str, size: int, room: Room) -> str:
     return piece
 
 
-def _piece(text: str, size: int, room: Room) -> str:
+def _beginning(text: str, size: int, room: TextBudget) -> str:
     """Return the beginning of a text; a character that would be cut in two is left out."""
     piece = text[:size]
     return piece if room.unit == "characters" else piece.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
-def _tokens(size: int) -> int:
+def _estimate_tokens(size: int) -> int:
     return -(-size // 4)
 
 
-def cut_search(text: str, room: Room, fit: Fit) -> Cut | None:
+def cut_search(text: str, room: TextBudget, fit: ExcerptStyle) -> Cut | None:
     """Keep the first hits of a search, each text in them cut to a snippet; None for a text without hits."""
-    value = parse_or_none(text) if len(text) <= MOST_PARSED else None
-    found = _hits(value)
+    value = parse_or_none(text) if len(text) <= MAX_PARSED_LENGTH else None
+    found = _main_list(value)
     if found is None:
         return None
     key, hits = found
@@ -346,7 +349,7 @@ def cut_search(text: str, room: Room, fit: Fit) -> Cut | None:
     )
 
 
-def _hits(value: Any) -> tuple[str, Sequence[Any]] | None:
+def _main_list(value: Any) -> tuple[str, Sequence[Any]] | None:
     """Return the main list of a result and its key: the value itself, or the longest list in it."""
     if isinstance(value, list):
         return "", cast("list[Any]", value)

@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 
 from ..core.json import read_json
 
-_MOST_CELLS: Final = 100_000
+_MAX_CELLS: Final = 100_000
 """Numbers of an array, or cells of a table, that are written out. Of a larger one the result is its library's own
 excerpt: the whole would be megabytes of text."""
-_PHOTOGRAPHS: Final = ("JPEG", "MPO")
-_LARGE: Final = 3 * 1024 * 1024
+_PHOTOGRAPH_FORMATS: Final = ("JPEG", "MPO")
+_MAX_PNG_BYTES: Final = 3 * 1024 * 1024
 """Bytes of a picture above which it becomes a JPEG: model APIs take about 5 MB, in base64."""
 
 
@@ -35,8 +35,8 @@ def picture_or_none(value: Any) -> bytes | None:
         return None
     try:
         if hasattr(value, "_repr_png_"):
-            drawn = None if getattr(value, "format", None) in _PHOTOGRAPHS else value._repr_png_()
-            if hasattr(value, "_repr_jpeg_") and (drawn is None or len(drawn) > _LARGE):
+            drawn = None if getattr(value, "format", None) in _PHOTOGRAPH_FORMATS else value._repr_png_()
+            if hasattr(value, "_repr_jpeg_") and (drawn is None or len(drawn) > _MAX_PNG_BYTES):
                 drawn = value._repr_jpeg_() or drawn
             return drawn if isinstance(drawn, bytes) else None
         buffer = io.BytesIO()
@@ -53,10 +53,10 @@ def plain_or_none(value: Any) -> Any:
     """
     try:
         shape = cast("tuple[int, ...] | None", getattr(value, "shape", None))
-        write = next((write for name, write in _WRITERS.items() if hasattr(value, name)), None)
+        write = next((write for name, write in _CONVERSIONS.items() if hasattr(value, name)), None)
         if not isinstance(shape, tuple) or write is None:
             return None
-        if math.prod(shape) > _MOST_CELLS:
+        if math.prod(shape) > _MAX_CELLS:
             return f"{type(value).__name__} of shape {tuple(shape)}; an excerpt:\n{value}"
         return write(value)
     except Exception:  # noqa: BLE001 - foreign code: such a value is shown as its library writes it
@@ -72,7 +72,7 @@ def without_missing_dates(value: Any) -> Any:
     return None if isinstance(value, date) and value != value else value
 
 
-def _pandas(value: Any) -> Any:
+def _from_pandas(value: Any) -> Any:
     """Return a table as a list of records, a series as a list, or as an object if its rows have names."""
     has_names = type(value.index).__name__ != "RangeIndex"
     if hasattr(value, "columns"):
@@ -83,20 +83,25 @@ def _pandas(value: Any) -> Any:
     return read_json(written, limit=len(written))
 
 
-def _polars(value: Any) -> Any:
+def _from_polars(value: Any) -> Any:
     written: str = value.write_json()
     return read_json(written, limit=len(written))
 
 
-def _array(value: Any) -> Any:
+def _from_array(value: Any) -> Any:
     if getattr(value.dtype, "kind", "") in "cmM":  # JSON has no complex numbers, and nanoseconds would be integers
         value = value.astype(str)
     return value.tolist()
 
 
-def _series(value: Any) -> Any:
+def _from_series(value: Any) -> Any:
     return value.to_list()
 
 
-_WRITERS: Final = {"to_json": _pandas, "write_json": _polars, "tolist": _array, "to_list": _series}
+_CONVERSIONS: Final = {
+    "to_json": _from_pandas,
+    "write_json": _from_polars,
+    "tolist": _from_array,
+    "to_list": _from_series,
+}
 """Conversion by the first method that a value has."""

@@ -25,7 +25,18 @@ from ..core.patterns import regex
 from ..core.result import SpooledResult, ToolError, ToolResult, Trust
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
-from .excerpts import MOST_PARSED, PLAIN_FIT, Cut, Fit, Room, cut_json, cut_lines, cut_search, cut_text, parse_or_none
+from .excerpts import (
+    DEFAULT_STYLE,
+    MAX_PARSED_LENGTH,
+    Cut,
+    ExcerptStyle,
+    TextBudget,
+    cut_json,
+    cut_lines,
+    cut_search,
+    cut_text,
+    parse_or_none,
+)
 from .redaction.redactor import Redactor
 from .structured_content import shorten
 
@@ -37,26 +48,26 @@ HINTS: Final[tuple[Hint, ...]] = get_args(Hint)
 _HINT_KEY: Final = "_compression_hint"
 
 _BYTES_PER_TOKEN: Final = 4
-_MEDIA_BYTES: Final = 8 * 1024 * 1024
+_MAX_MEDIA_BYTES: Final = 8 * 1024 * 1024
 """Bytes of base64 in images, audio and blobs that one result may carry."""
-_IN_THREAD: Final = 256 * 1024
+_MIN_THREAD_BYTES: Final = 256 * 1024
 """Above this many bytes the work is done in a thread; below it costs less than the hop."""
-_LEAST: Final = 400
+_MIN_SHOWN_BYTES: Final = 400
 """Bytes that are shown under any budget: a marker alone takes about 250."""
-_STATUS_BYTES: Final = 2000
+_MAX_STATUS_BYTES: Final = 2000
 """Of an error's message and of its hint."""
-_LONGEST_CHARACTER: Final = 4
+_MAX_CHARACTER_BYTES: Final = 4
 """Bytes of UTF-8."""
 
-_COMPRESSED: Final = regex(r"\[COMPRESSED:([0-9a-f]{32})\]")
-_DETAIL_BYTES: Final = 16 * 1024
+_COMPRESSED_MARK: Final = regex(r"\[COMPRESSED:([0-9a-f]{32})\]")
+_MAX_DETAIL_BYTES: Final = 16 * 1024
 """Longer details of an error are dropped: the text repeats them."""
 
 
-class Way(Struct, frozen=True, kw_only=True):
+class LimitOptions(Struct, frozen=True, kw_only=True):
     """Limiting of one result: the style, and facts about the call."""
 
-    fit: Fit = PLAIN_FIT
+    fit: ExcerptStyle = DEFAULT_STYLE
     hint: Hint | None = None
     """Hint of the caller, else of the tool's declaration; without either, the result may carry its own."""
     lines: bool = False
@@ -82,7 +93,7 @@ def _take_hint(result: ToolResult) -> tuple[ToolResult, Hint | None]:
     given = cast("dict[str, Any]", structured)
     hint = given[_HINT_KEY] if given[_HINT_KEY] in HINTS else None
     rest = {key: value for key, value in given.items() if key != _HINT_KEY}
-    content = tuple(_without(block, given, rest) for block in result.content)
+    content = tuple(_replace_repetition(block, given, rest) for block in result.content)
     return replace(result, content=content, structured_content=rest), hint
 
 
@@ -91,12 +102,14 @@ def is_list(result: ToolResult) -> bool:
     if result.structured_content is not None:
         return isinstance(result.structured_content, list)
     text = result.text
-    if result.spooled is not None or not text.lstrip().startswith("[") or len(text) > MOST_PARSED:
+    if result.spooled is not None or not text.lstrip().startswith("[") or len(text) > MAX_PARSED_LENGTH:
         return False
     return isinstance(parse_or_none(text), list)
 
 
-def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[str, Any]) -> Mapping[str, Any]:
+def _replace_repetition(
+    block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the block that repeats `given` as text with `rest` in its place; any other unchanged."""
     text = block.get("text")
     if not isinstance(text, str) or _HINT_KEY not in text or parse_or_none(text) != given:
@@ -104,12 +117,12 @@ def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[s
     return {**block, "text": dumps(rest).decode()}
 
 
-_PLAIN: Final = Way()
-_ANY: Final[Mapping[str, Any]] = {}
+_DEFAULT_OPTIONS: Final = LimitOptions()
+_ANY_SCHEMA: Final[Mapping[str, Any]] = {}
 """The schema of any value."""
 
 
-class _Kept(Struct, frozen=True, kw_only=True):
+class _StoredOutput(Struct, frozen=True, kw_only=True):
     """The stored whole output: an artifact, or the reason why it could not be stored."""
 
     artifact: Artifact | None = None
@@ -122,8 +135,8 @@ class _Plan(Struct, frozen=True, kw_only=True):
     Text and structured content share the room, unless one repeats the other.
     """
 
-    way: Way
-    room: Room
+    way: LimitOptions
+    room: TextBudget
     ceiling: int
     whole: int = 0
     """Bytes that structured content may take where no valid shortening fits the ceiling."""
@@ -138,17 +151,21 @@ class _Plan(Struct, frozen=True, kw_only=True):
         size += len(result.json)
         if self.room.unit == "bytes" or size <= self.room.size:
             return size <= self.room.size
-        length = len(_joined(result.content)) + len(result.json.decode())
+        length = len(_join_texts(result.content)) + len(result.json.decode())
         return length <= self.room.size and size <= self.ceiling
 
     def is_too_long(self, text: str) -> bool:
         """Whether this text must be cut."""
         return self.room.measure(text) > self.room.size or _size(text) > self.ceiling
 
-    def less(self, notes: tuple[Mapping[str, Any], ...]) -> _Plan:
+    def reduced_by(self, notes: tuple[Mapping[str, Any], ...]) -> _Plan:
         """Return the plan for the room that `notes` leave."""
-        taken = self.room.measure(_joined(notes)) if notes else 0
-        return replace(self, room=replace(self.room, size=max(_LEAST, self.room.size - taken))) if taken else self
+        taken = self.room.measure(_join_texts(notes)) if notes else 0
+        return (
+            replace(self, room=replace(self.room, size=max(_MIN_SHOWN_BYTES, self.room.size - taken)))
+            if taken
+            else self
+        )
 
 
 class Limiter:
@@ -158,12 +175,12 @@ class Limiter:
     """
 
     def __init__(
-        self, artifacts: Artifacts, redactor: Redactor, *, media_bytes: int = _MEDIA_BYTES, pass_whole: int = 0
+        self, artifacts: Artifacts, redactor: Redactor, *, media_bytes: int = _MAX_MEDIA_BYTES, pass_whole: int = 0
     ) -> None:
         """`media_bytes` is the base64 that one result may carry.
 
         `pass_whole` are the bytes of text, and as many of structured content, up to which a result for an MCP client
-        (`Way.whole`) stays as it is.
+        (`LimitOptions.whole`) stays as it is.
         """
         self._pass_whole = pass_whole
         self._artifacts = artifacts
@@ -175,7 +192,9 @@ class Limiter:
         """Store of the whole outputs."""
         return self._artifacts
 
-    async def apply(self, result: ToolResult, budget_tokens: int, owner: str, way: Way = _PLAIN) -> ToolResult:
+    async def apply(
+        self, result: ToolResult, budget_tokens: int, owner: str, way: LimitOptions = _DEFAULT_OPTIONS
+    ) -> ToolResult:
         """Return `result` within `budget_tokens`, with the whole stored for `owner` if something was left out.
 
         `way` may ask for less than the budget. Expects a redacted result. Never raises for lack of storage: the text
@@ -184,7 +203,7 @@ class Limiter:
         if way.fit.hints:
             result, hint = _take_hint(result)
             way = replace(way, hint=hint) if hint and not way.hint else way
-        ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
+        ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _MIN_SHOWN_BYTES)
         if self.fits(result, budget_tokens, way.fit.least):
             return result
         if way.whole and self._passes_whole(result):
@@ -198,10 +217,10 @@ class Limiter:
         if plan.fits(result) and media <= self._media_bytes and _is_short(result.error):
             return result
         size = _text_bytes(result.content) + media
-        if size <= _IN_THREAD:
+        if size <= _MIN_THREAD_BYTES:
             structured = len(result.json)
-            size = _IN_THREAD + 1 if way.schema is not None and structured > plan.ceiling else size + structured
-        if size > _IN_THREAD:
+            size = _MIN_THREAD_BYTES + 1 if way.schema is not None and structured > plan.ceiling else size + structured
+        if size > _MIN_THREAD_BYTES:
             return await to_thread.run_sync(self._limit, result, plan, owner)
         return self._limit(result, plan, owner)
 
@@ -210,14 +229,14 @@ class Limiter:
         if result.spooled is not None:
             return False
         size = _text_bytes(result.content)
-        room = min(max(budget_tokens * _BYTES_PER_TOKEN, _LEAST), least)
+        room = min(max(budget_tokens * _BYTES_PER_TOKEN, _MIN_SHOWN_BYTES), least)
         size += len(result.json) if size <= room else 0
         return size <= room and sum(map(_block_media, result.content)) <= self._media_bytes and _is_short(result.error)
 
     @staticmethod
     def short_text(budget_tokens: int, least: float) -> float:
         """Return the characters up to which a result that is one text `fits`, whichever they are."""
-        return min(budget_tokens * _BYTES_PER_TOKEN, least) / _LONGEST_CHARACTER
+        return min(budget_tokens * _BYTES_PER_TOKEN, least) / _MAX_CHARACTER_BYTES
 
     def _passes_whole(self, result: ToolResult) -> bool:
         """Whether a client gets text and structured content as they are; one mostly repeats the other."""
@@ -228,18 +247,18 @@ class Limiter:
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)
         if result.structured_content is None and plan.way.as_value:
-            value = parse_or_none(_joined(content))
+            value = parse_or_none(_join_texts(content))
             result = replace(result, structured_content=value) if isinstance(value, dict) else result
         written = result.json
         shown, notes, meta_of_cut = self._limit_structured(result.structured_content, written, content, plan, owner)
-        plan = plan.less(notes)
+        plan = plan.reduced_by(notes)
         meta: dict[str, Any] = {**result.meta, **meta_of_cut}
-        text = _joined(content)
+        text = _join_texts(content)
         if plan.is_too_long(text):
             cut = self._cut(text, plan, owner)
             if cut is not None:
                 raw = text.encode("utf-8", "replace")
-                kept = self._keep(raw, owner, "application/json" if raw == written else _mime_type(text), plan)
+                kept = self._store(raw, owner, "application/json" if raw == written else _mime_type(text), plan)
                 content = _with_text(content, self._render(cut, kept, plan), kept)
                 meta |= _cut_meta(cut, kept, plan)
         if plan.way.as_value and "shortened" in meta:  # the marker is in the text, which the model does not read
@@ -271,7 +290,7 @@ class Limiter:
 
         A replayed result has the marker already; cutting it again would name an artifact of an excerpt.
         """
-        found = _COMPRESSED.search(text)
+        found = _COMPRESSED_MARK.search(text)
         if found is None:
             return False
         try:
@@ -288,17 +307,17 @@ class Limiter:
         """
         if structured is None:
             return None, (), {}
-        text = _joined(content)
+        text = _join_texts(content)
         schema, room, most = plan.way.schema, plan.room, plan.ceiling
         if schema is None and plan.way.as_value and not plan.spared:
-            schema, most = _ANY, room.text
+            schema, most = _ANY_SCHEMA, room.text
         if schema is not None and len(written) <= most:
             return structured, (), {}
         size = room.measure(written.decode())
         if schema is None and room.measure(text) + size <= room.size:
             return structured, (), {}
-        is_repeated = _same(text, structured, written) or any(
-            _same(_text_of(block) or "", structured, written) for block in content
+        is_repeated = _is_json_of(text, structured, written) or any(
+            _is_json_of(_text_of(block) or "", structured, written) for block in content
         )
         if schema is None and is_repeated and size <= room.size:
             return structured, (), {}
@@ -310,13 +329,13 @@ class Limiter:
             meta_of_cut["shortened"] = {"bytes": len(written), "shown": len(dumps(short))}
         if is_repeated:
             return short, (), meta_of_cut
-        kept = self._keep(written, owner, "application/json", plan)
+        kept = self._store(written, owner, "application/json", plan)
         if kept.artifact is not None:
             meta_of_cut["artifact"] = kept.artifact.id
         what = "left out" if short is None else f"shortened to {room.measure(dumps(short).decode())}"
-        note = f"structured content of {size} {room.unit} {what}. {self._go_on(kept, 0, plan)}"
-        text = f"{_sign(kept)}{note}" if plan.way.fit.marker == "compressed" else f"[toolcrib: {note}]"
-        return short, ({"type": "text", "text": text}, *_links(kept)), meta_of_cut
+        note = f"structured content of {size} {room.unit} {what}. {self._reading_advice(kept, 0, plan)}"
+        text = f"{_compressed_mark(kept)}{note}" if plan.way.fit.marker == "compressed" else f"[toolcrib: {note}]"
+        return short, ({"type": "text", "text": text}, *_link_blocks(kept)), meta_of_cut
 
     def _limit_media(self, content: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
         """Replace media that do not fit by notes."""
@@ -338,7 +357,7 @@ class Limiter:
 
         The excerpt is read from the stored, redacted text, so that the offsets of the marker are those of the artifact.
         """
-        kept = self._keep_file(spooled, owner, plan)
+        kept = self._store_file(spooled, owner, plan)
         room = replace(plan.room, unit="bytes")
         if kept.artifact is None:
             redactor = self._redactor.of(owner)
@@ -346,12 +365,12 @@ class Limiter:
             cut = cut_text(head, room, spooled.size, tail=tail)
         else:
             cut = self._excerpt(kept.artifact, room, plan)
-        content = ({"type": "text", "text": self._render(cut, kept, plan)}, *_links(kept))
+        content = ({"type": "text", "text": self._render(cut, kept, plan)}, *_link_blocks(kept))
         error = result.error and _short_error(result.error)
         meta = {**result.meta, **_cut_meta(cut, kept, plan)}
         return replace(result, content=content, structured_content=None, spooled=None, error=error, meta=meta)
 
-    def _excerpt(self, artifact: Artifact, room: Room, plan: _Plan) -> Cut:
+    def _excerpt(self, artifact: Artifact, room: TextBudget, plan: _Plan) -> Cut:
         """Head and tail of a stored text, read from the store so that offsets fit."""
         with self._artifacts.open(artifact) as source:
             head = source.read(min(room.size, artifact.size)).decode("utf-8", "ignore")
@@ -360,11 +379,11 @@ class Limiter:
         lines = cut_lines(head, room, artifact.size, whole=False) if plan.way.lines else None
         return lines or cut_text(head, room, artifact.size, tail=tail)
 
-    def _render(self, cut: Cut, kept: _Kept, plan: _Plan) -> str:
+    def _render(self, cut: Cut, kept: _StoredOutput, plan: _Plan) -> str:
         ref = kept.artifact.id if kept.artifact else ""
-        return cut.render(self._go_on(kept, cut.head_bytes, plan), plan.way.fit.marker, ref)
+        return cut.render(self._reading_advice(kept, cut.head_bytes, plan), plan.way.fit.marker, ref)
 
-    def _go_on(self, kept: _Kept, offset: int, plan: _Plan) -> str:
+    def _reading_advice(self, kept: _StoredOutput, offset: int, plan: _Plan) -> str:
         if kept.artifact is None:
             return f"The rest is lost: {kept.problem}."
         name, read = kept.artifact.id, plan.way.read
@@ -373,10 +392,10 @@ class Limiter:
         on = f'The whole is artifact {name}: {read} {{"id": "{name}", "offset": {offset}}} goes on here'
         return f'{on}; as an argument: {{"$artifact": ID}}.'
 
-    def _keep_file(self, spooled: SpooledResult, owner: str, plan: _Plan) -> _Kept:
+    def _store_file(self, spooled: SpooledResult, owner: str, plan: _Plan) -> _StoredOutput:
         try:
             with Path(spooled.path).open("rb") as source:
-                return _Kept(
+                return _StoredOutput(
                     artifact=self._artifacts.put_stream(
                         lambda target: self._redactor.of(owner).stream(source, target),
                         owner,
@@ -386,39 +405,41 @@ class Limiter:
                     )
                 )
         except ToolFailure as failure:
-            return _Kept(problem=failure.message)
+            return _StoredOutput(problem=failure.message)
         except OSError as error:
-            return _Kept(problem=f"the output could not be read again: {error.strerror or error}")
+            return _StoredOutput(problem=f"the output could not be read again: {error.strerror or error}")
 
-    def _keep(self, data: bytes, owner: str, mime_type: str, plan: _Plan) -> _Kept:
+    def _store(self, data: bytes, owner: str, mime_type: str, plan: _Plan) -> _StoredOutput:
         way = plan.way
         try:
-            return _Kept(artifact=self._artifacts.put(data, owner, mime_type, source=way.source, trust=way.trust))
+            return _StoredOutput(
+                artifact=self._artifacts.put(data, owner, mime_type, source=way.source, trust=way.trust)
+            )
         except ToolFailure as failure:
-            return _Kept(problem=failure.message)
+            return _StoredOutput(problem=failure.message)
 
 
-def _plan(result: ToolResult, way: Way, ceiling: int) -> _Plan:
+def _plan(result: ToolResult, way: LimitOptions, ceiling: int) -> _Plan:
     """Return the limits of a result, by its style, its hint and its kind.
 
     An excepted kind of result (`spare`, `skip`) keeps the ceiling of the session alone.
     """
     fit = way.fit
-    plan = _Plan(way=way, ceiling=ceiling, room=Room(size=ceiling, head=fit.head, note=fit.note))
+    plan = _Plan(way=way, ceiling=ceiling, room=TextBudget(size=ceiling, head=fit.head, note=fit.note))
     spared = ("errors" in fit.spare and result.is_error) or ("lists" in fit.spare and is_list(result))
     if spared or (fit.hints and way.hint == "skip"):
         return replace(plan, spared=True)
     characters = fit.force if fit.hints and way.hint == "force" else fit.characters
     if characters is not None:
-        size = min(characters, ceiling // _LONGEST_CHARACTER)
+        size = min(characters, ceiling // _MAX_CHARACTER_BYTES)
         return replace(plan, room=replace(plan.room, size=size, unit="characters"))
     if fit.tokens is not None:
-        size = max(_LEAST, min(fit.tokens * _BYTES_PER_TOKEN, ceiling))
+        size = max(_MIN_SHOWN_BYTES, min(fit.tokens * _BYTES_PER_TOKEN, ceiling))
         return replace(plan, room=replace(plan.room, size=size))
     return plan
 
 
-def _cut_meta(cut: Cut, kept: _Kept, plan: _Plan) -> dict[str, Any]:
+def _cut_meta(cut: Cut, kept: _StoredOutput, plan: _Plan) -> dict[str, Any]:
     """Metadata about a cut, for the caller."""
     meta_of_cut: dict[str, Any] = {"artifact": kept.artifact.id} if kept.artifact else {}
     if plan.way.fit.marker == "compressed":
@@ -431,7 +452,7 @@ def _cut_meta(cut: Cut, kept: _Kept, plan: _Plan) -> dict[str, Any]:
     return meta_of_cut
 
 
-def _sign(kept: _Kept) -> str:
+def _compressed_mark(kept: _StoredOutput) -> str:
     return f"[COMPRESSED:{kept.artifact.id}] " if kept.artifact else ""
 
 
@@ -460,11 +481,11 @@ def _block_media(block: Mapping[str, Any]) -> int:
     return len(block.get("resource", {}).get("blob") or "") if kind == "resource" else 0
 
 
-def _joined(content: tuple[Mapping[str, Any], ...]) -> str:
+def _join_texts(content: tuple[Mapping[str, Any], ...]) -> str:
     return "\n".join([text for block in content if (text := _text_of(block)) is not None])
 
 
-def _same(text: str, value: Any, written: bytes) -> bool:
+def _is_json_of(text: str, value: Any, written: bytes) -> bool:
     """Whether `text` is `value` in JSON (`written` compactly), as tools repeat it for clients that read text only."""
     try:
         return text.encode() == written or bool(read_json(text, limit=len(text)) == value)
@@ -474,7 +495,7 @@ def _same(text: str, value: Any, written: bytes) -> bool:
 
 def _mime_type(text: str) -> str:
     """`application/json` for text that parses, at a size at which that is cheap."""
-    if text[:1] in ("{", "[") and len(text) <= _MEDIA_BYTES:
+    if text[:1] in ("{", "[") and len(text) <= _MAX_MEDIA_BYTES:
         try:
             read_json(text)
         except ValueError:
@@ -483,10 +504,10 @@ def _mime_type(text: str) -> str:
     return "text/plain"
 
 
-def _with_text(content: tuple[Mapping[str, Any], ...], text: str, kept: _Kept) -> tuple[Mapping[str, Any], ...]:
+def _with_text(content: tuple[Mapping[str, Any], ...], text: str, kept: _StoredOutput) -> tuple[Mapping[str, Any], ...]:
     """`content` with one text in the place of all its texts; a resource that lost its text becomes a link."""
     shown: list[Mapping[str, Any]] = []
-    pending: list[Mapping[str, Any]] = [{"type": "text", "text": text}, *_links(kept)]
+    pending: list[Mapping[str, Any]] = [{"type": "text", "text": text}, *_link_blocks(kept)]
     for block in content:
         if _text_of(block) is None:
             shown.append(block)
@@ -504,7 +525,7 @@ def _as_link(resource: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**link, "mimeType": resource["mimeType"]} if resource.get("mimeType") else link
 
 
-def _links(kept: _Kept) -> tuple[Mapping[str, Any], ...]:
+def _link_blocks(kept: _StoredOutput) -> tuple[Mapping[str, Any], ...]:
     """The MCP block that refers to the whole output."""
     return () if kept.artifact is None else (kept.artifact.link("the whole output"),)
 
@@ -512,17 +533,17 @@ def _links(kept: _Kept) -> tuple[Mapping[str, Any], ...]:
 def _is_short(error: ToolError | None) -> bool:
     if error is None:
         return True
-    if len(error.message) > _STATUS_BYTES or len(error.hint) > _STATUS_BYTES:
+    if len(error.message) > _MAX_STATUS_BYTES or len(error.hint) > _MAX_STATUS_BYTES:
         return False
-    return not error.details or len(dumps(error.details)) <= _DETAIL_BYTES
+    return not error.details or len(dumps(error.details)) <= _MAX_DETAIL_BYTES
 
 
 def _short_error(error: ToolError) -> ToolError:
     if _is_short(error):
         return error
-    short = replace(error, message=_shortened(error.message), hint=_shortened(error.hint))
-    return short if len(dumps(error.details)) <= _DETAIL_BYTES else replace(short, details={})
+    short = replace(error, message=_shorten_status(error.message), hint=_shorten_status(error.hint))
+    return short if len(dumps(error.details)) <= _MAX_DETAIL_BYTES else replace(short, details={})
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _STATUS_BYTES else f"{text[:_STATUS_BYTES]} … ({len(text)} characters)"
+def _shorten_status(text: str) -> str:
+    return text if len(text) <= _MAX_STATUS_BYTES else f"{text[:_MAX_STATUS_BYTES]} … ({len(text)} characters)"

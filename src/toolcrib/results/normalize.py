@@ -35,7 +35,7 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from .library_values import picture_or_none, plain_or_none
 
-_MAGIC: Final = (
+_FILE_SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
@@ -49,7 +49,7 @@ _MAGIC: Final = (
     (b"PK\x03\x04", "application/zip"),
     (b"\x1f\x8b", "application/gzip"),
 )
-_RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_RIFF_TYPES: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 _BLOCK_FIELDS: Final = {
     "text": ("text",),
@@ -79,10 +79,10 @@ def to_result(value: Any) -> ToolResult:
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         return ToolResult.of_text(str(value))
     if isinstance(value, bool | int | float):
-        plain = _plain(value)
+        plain = _plain_json(value)
         return ToolResult.of_text(plain if isinstance(plain, str) else dumps(plain).decode())
     if is_content(value):
-        blocks = cast("Iterable[Mapping[str, Any]]", _plain(value))
+        blocks = cast("Iterable[Mapping[str, Any]]", _plain_json(value))
         return ToolResult(content=tuple(blocks))
     return _structured(value)
 
@@ -94,18 +94,18 @@ def writable(result: ToolResult) -> ToolResult:
     """
     content = cast("object", result.content)
     if not isinstance(content, tuple | list):
-        raise _no_blocks(f"is {type(content).__name__}")
+        raise _no_blocks_failure(f"is {type(content).__name__}")
     for place, block in enumerate(cast("Iterable[object]", content)):
         if not isinstance(block, Mapping):
-            raise _no_blocks(f"has {type(block).__name__} at {place}")
+            raise _no_blocks_failure(f"has {type(block).__name__} at {place}")
         if isinstance(cast("Mapping[str, Any]", block).get("data"), bytes):
-            raise _no_blocks(f"has bytes as data at {place}, which must be base64 text")
+            raise _no_blocks_failure(f"has bytes as data at {place}, which must be base64 text")
     if result.structured_content is None or is_writable(result.structured_content):
         return result
-    return replace(result, structured_content=_plain(result.structured_content))
+    return replace(result, structured_content=_plain_json(result.structured_content))
 
 
-def _no_blocks(found: str) -> ToolFailure:
+def _no_blocks_failure(found: str) -> ToolFailure:
     hint = 'content is a list of blocks: {"type": "text", "text": …}; ToolResult.of_text(…) makes one of a text'
     return ToolFailure("tool_error", f"the tool ran, but the content of its result {found}", hint=hint)
 
@@ -116,12 +116,12 @@ def _structured(value: Any) -> ToolResult:
     The fast writer also decides what is unsupported; only then is the value walked, to name the place.
     """
     try:
-        raw = orjson.dumps(value, default=_rewritten)
-        plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain(value)
+        raw = orjson.dumps(value, default=_rewrite_level)
+        plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain_json(value)
     except (TypeError, ValueError, RecursionError):
         if (picture := picture_or_none(value)) is not None:
             return to_result(picture)
-        plain = _plain(value)
+        plain = _plain_json(value)
     if plain is None or isinstance(plain, str | int | float):
         return ToolResult.of_text(plain if isinstance(plain, str) else dumps(plain).decode())
     return ToolResult.of_json(plain)
@@ -153,8 +153,8 @@ def _bytes_block(data: bytes) -> Mapping[str, Any]:
     if b"\0" not in data and not data.startswith(b"%PDF-"):
         with suppress(UnicodeDecodeError):
             return {"type": "text", "text": data.decode("utf-8")}
-    kind = _RIFF.get(data[8:12]) if data[:4] == b"RIFF" else None
-    kind = kind or next((mime for magic, mime in _MAGIC if data.startswith(magic)), None)
+    kind = _RIFF_TYPES.get(data[8:12]) if data[:4] == b"RIFF" else None
+    kind = kind or next((mime for magic, mime in _FILE_SIGNATURES if data.startswith(magic)), None)
     encoded = base64.b64encode(data).decode()
     if kind and kind.startswith(("image/", "audio/")):
         return {"type": kind.split("/", 1)[0], "data": encoded, "mimeType": kind}
@@ -163,8 +163,8 @@ def _bytes_block(data: bytes) -> Mapping[str, Any]:
     return {"type": "resource", "resource": resource}
 
 
-def _rewritten(value: Any) -> Any:
-    """One level of a type that the fast writer does not know; `TypeError` sends the whole value to `_plain`."""
+def _rewrite_level(value: Any) -> Any:
+    """One level of a type that the fast writer does not know; `TypeError` sends the whole value to `_plain_json`."""
     if (dump := _model_dump(value)) is not None:
         return dump()
     if isinstance(value, Decimal | PurePath):
@@ -172,7 +172,7 @@ def _rewritten(value: Any) -> Any:
     raise TypeError
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: Any) -> Any:
     """Return `value` as plain JSON, or raise `ToolFailure` with the place that cannot be."""
     return _PlainCopy().walk(value, "$")
 
@@ -206,18 +206,18 @@ class _PlainCopy:
             raise _failure(value, path, f"is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(value))
         try:
-            return self._opened(value, path)
+            return self._open_container(value, path)
         finally:
             self._open.discard(id(value))
 
-    def _opened(self, value: Any, path: str) -> Any:
+    def _open_container(self, value: Any, path: str) -> Any:
         if isinstance(value, Mapping):
             return self._mapping(cast("Mapping[Any, Any]", value), path)
         if isinstance(value, tuple) and (names := getattr(cast("Any", value), "_fields", None)):
             pairs = zip(names, cast("tuple[Any, ...]", value), strict=True)
             return {name: self.walk(item, f"{path}.{name}") for name, item in pairs}
         if isinstance(value, set | frozenset):
-            value = _ordered(cast("set[Any]", value))
+            value = _sort_set(cast("set[Any]", value))
         if isinstance(value, list | tuple):
             return [self.walk(item, f"{path}[{index}]") for index, item in enumerate(cast("list[Any]", value))]
         if (dump := _model_dump(value)) is not None:
@@ -273,7 +273,7 @@ def _model_dump(value: Any) -> Callable[[], Any] | None:
     return lambda: value.model_dump(mode="json", by_alias=True)
 
 
-def _ordered(values: set[Any]) -> list[Any]:
+def _sort_set(values: set[Any]) -> list[Any]:
     """A set in an order that does not change from run to run, where its members have one."""
     try:
         return sorted(values)

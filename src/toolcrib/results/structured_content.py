@@ -16,24 +16,24 @@ from ..core.json import as_list, dumps
 from ..core.schema import Validator, compile_schema
 from ..core.schema.nodes import Node, as_node, resolve
 
-_ROUNDS: Final = 12
+_MAX_ROUNDS: Final = 12
 """Attempts to restore required parts of a shortened value."""
-_WORK: Final = 20_000
+_MAX_VISITED_PLACES: Final = 20_000
 """Places that may be looked at for one value: about a second (measured: 25 to 60 µs each)."""
-_DEPTH: Final = 48
+_MAX_DEPTH: Final = 48
 """Levels below which nothing is cut."""
-_NODES: Final = 64
+_MAX_SCHEMAS: Final = 64
 """Schemas of one place that are read; a place with more is only cut as the validation allows."""
-_MARK: Final = "…"
-_TOGETHER: Final = 16
+_ELLIPSIS: Final = "…"
+_ITEMS_PER_MEASUREMENT: Final = 16
 """Items of an array that are measured at once."""
-_LEAST_TEXT: Final = 24
+_MIN_TEXT_BYTES: Final = 24
 """Bytes below which cutting a string saves nothing worth the loss."""
-_LEAST_MEMBER: Final = 48
+_MIN_MEMBER_BYTES: Final = 48
 """Bytes that an optional member of an object must at least get, else it is left out."""
-_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
-_CONDITIONAL: Final = ("if", "then", "else")
-_WHOLE: Final = ("const", "contentEncoding", "contentMediaType", "enum", "format", "pattern")
+_BRANCH_KEYWORDS: Final = ("allOf", "anyOf", "oneOf")
+_CONDITION_KEYWORDS: Final = ("if", "then", "else")
+_WHOLE_STRING_KEYWORDS: Final = ("const", "contentEncoding", "contentMediaType", "enum", "format", "pattern")
 """Keywords of a string that a beginning of it hardly fulfils."""
 
 _K = TypeVar("_K")
@@ -57,7 +57,7 @@ def shorten(value: Any, schema: Node, room: int) -> Any:
 class _Shortener:
     """One value on its way; `_kept` holds the places that validation showed to be needed.
 
-        cut ── validate ── restore what fails ── cut again ……  at most `_ROUNDS` times
+        cut ── validate ── restore what fails ── cut again ……  at most `_MAX_ROUNDS` times
 
     The same value and schema always give the same shortening.
     """
@@ -66,10 +66,10 @@ class _Shortener:
         self._root = schema
         self._validator = validator
         self._kept: dict[_Path, _Keep] = {}
-        self._work = _WORK
+        self._work = _MAX_VISITED_PLACES
 
     def run(self, value: Any, room: int) -> Any:
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             short = self._cut(value, _measure(value, room), [self._root], room, ())
             if len(dumps(short)) > room:
                 return None
@@ -91,11 +91,11 @@ class _Shortener:
         """Restore the place itself, or the next one above it that was cut."""
         for length in range(len(path), -1, -1):
             place = path[:length]
-            before, after = _at(value, place), _at(short, place)
+            before, after = _value_at(value, place), _value_at(short, place)
             if before == after or self._kept.get(place) == "whole":
                 continue
             is_shape = isinstance(before, Mapping | list) and isinstance(after, Mapping | list)
-            is_shape = is_shape and place not in self._kept and _length(before) != _length(after)
+            is_shape = is_shape and place not in self._kept and _json_length(before) != _json_length(after)
             self._kept[place] = "shape" if is_shape else "whole"
             return True
         return False
@@ -109,13 +109,17 @@ class _Shortener:
         self._work -= 1
         if self._work < 0:
             raise ValueError("there is too much in it that must stay")
-        if keep == "whole" or len(path) > _DEPTH or not isinstance(value, str | list | Mapping):
+        if keep == "whole" or len(path) > _MAX_DEPTH or not isinstance(value, str | list | Mapping):
             return value
         if not value or size <= room:
             return cast("Any", value)
-        known = self._known(nodes)
+        known = self._applicable_schemas(nodes)
         if isinstance(value, str):
-            return value if any(word in node for node in known for word in _WHOLE) else _cut_text(value, known, room)
+            return (
+                value
+                if any(word in node for node in known for word in _WHOLE_STRING_KEYWORDS)
+                else _cut_text(value, known, room)
+            )
         if isinstance(value, list):
             return self._cut_array(cast("list[Any]", value), known, room, path)
         return self._cut_object(cast("Mapping[str, Any]", value), known, room, path)
@@ -123,7 +127,7 @@ class _Shortener:
     def _cut_array(self, items: list[Any], known: Sequence[Node], room: int, path: _Path) -> list[Any]:
         """Keep the first items whole; where not even the least number of them fits, shorten each of those."""
         needed = max((cast("int", part) + 1 for part in self._kept_below(path)), default=0)
-        least = min(max(_most(known, "minItems"), needed), len(items))
+        least = min(max(_largest_keyword(known, "minItems"), needed), len(items))
         least = len(items) if self._kept.get(path) == "shape" else least
         left, count = room - 2, 0
         for item in items:
@@ -136,7 +140,7 @@ class _Shortener:
         sizes = {index: _measure(items[index], room) + 1 for index in range(max(least, 1))}
         shares = share_out(sizes, room - 2)
         short = [
-            self._cut(items[i], size - 1, self._of_item(known, i), shares[i] - 1, (*path, i))
+            self._cut(items[i], size - 1, self._schemas_of_item(known, i), shares[i] - 1, (*path, i))
             for i, size in sizes.items()
         ]
         return short if least or len(dumps(short)) <= room else []
@@ -146,18 +150,18 @@ class _Shortener:
         sizes = {key: _measure(inner, room) for key, inner in value.items()}
         frames = {key: len(dumps(key)) + 2 for key in value}
         required, declared = self._members(known, value, path)
-        least = _most(known, "minProperties")
+        least = _largest_keyword(known, "minProperties")
         taken = dict.fromkeys(required)
-        left = room - 2 - sum(frames[key] + min(sizes[key], _LEAST_MEMBER) for key in taken)
+        left = room - 2 - sum(frames[key] + min(sizes[key], _MIN_MEMBER_BYTES) for key in taken)
         for key in (*declared, *(key for key in value if key not in declared)):
-            price = frames[key] + min(sizes[key], _LEAST_MEMBER)
+            price = frames[key] + min(sizes[key], _MIN_MEMBER_BYTES)
             if key in taken or (price > left and len(taken) >= least):
                 continue
             taken[key] = None
             left -= price
         shares = share_out({key: sizes[key] for key in taken}, room - 2 - sum(frames[key] for key in taken))
         short = {
-            key: self._cut(inner, sizes[key], self._of_member(known, key), shares[key], (*path, key))
+            key: self._cut(inner, sizes[key], self._schemas_of_member(known, key), shares[key], (*path, key))
             for key, inner in value.items()
             if key in taken
         }
@@ -183,22 +187,22 @@ class _Shortener:
         stated = {name for node in known for name in as_node(node.get("properties"))}
         return dict.fromkeys(k for k in value if k in named), dict.fromkeys(k for k in value if k in stated)
 
-    def _known(self, nodes: Iterable[Node]) -> list[Node]:
+    def _applicable_schemas(self, nodes: Iterable[Node]) -> list[Node]:
         """Return every schema that may look at the place: references followed, branches and conditions included."""
         found: list[Node] = []
         waiting = [(node, 0) for node in nodes]
-        while waiting and len(found) < _NODES:
+        while waiting and len(found) < _MAX_SCHEMAS:
             node, depth = waiting.pop(0)
             node = resolve(node, self._root)
             found.append(node)
-            if depth < _DEPTH:
-                inner = [part for word in _IN_PLACE for part in as_list(node.get(word))]
-                inner += [node[word] for word in _CONDITIONAL if word in node]
+            if depth < _MAX_DEPTH:
+                inner = [part for word in _BRANCH_KEYWORDS for part in as_list(node.get(word))]
+                inner += [node[word] for word in _CONDITION_KEYWORDS if word in node]
                 inner += as_node(node.get("dependentSchemas")).values()
                 waiting += [(as_node(part), depth + 1) for part in inner if part]
         return found
 
-    def _of_item(self, known: Sequence[Node], index: int) -> list[Node]:
+    def _schemas_of_item(self, known: Sequence[Node], index: int) -> list[Node]:
         found: list[Node] = []
         for node in known:
             first = as_list(node.get("prefixItems")) or as_list(node.get("items"))
@@ -210,7 +214,7 @@ class _Shortener:
                 found.append(as_node(node["contains"]))
         return found
 
-    def _of_member(self, known: Sequence[Node], key: str) -> list[Node]:
+    def _schemas_of_member(self, known: Sequence[Node], key: str) -> list[Node]:
         found: list[Node] = []
         for node in known:
             properties, patterns = as_node(node.get("properties")), as_node(node.get("patternProperties"))
@@ -227,10 +231,10 @@ def _measure(value: Any, most: int) -> int:
     size = 1
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        for start in range(0, len(items), _TOGETHER):
+        for start in range(0, len(items), _ITEMS_PER_MEASUREMENT):
             if size > most:
                 break
-            size += len(dumps(items[start : start + _TOGETHER])) - 1
+            size += len(dumps(items[start : start + _ITEMS_PER_MEASUREMENT])) - 1
     elif isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, Any]", value).items():
             if size > most:
@@ -243,12 +247,14 @@ def _measure(value: Any, most: int) -> int:
 
 def _cut_text(text: str, known: Iterable[Node], room: int) -> str:
     """Return the beginning of `text`, with a mark, in `room` bytes of JSON; never below its `minLength`."""
-    least = max(_most(known, "minLength"), 1)
-    low, high = 0, min(len(text) - 1, max(room, _LEAST_TEXT))
+    least = max(_largest_keyword(known, "minLength"), 1)
+    low, high = 0, min(len(text) - 1, max(room, _MIN_TEXT_BYTES))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if len(dumps(text[:middle] + _MARK)) <= max(room, _LEAST_TEXT) else (low, middle - 1)
-    return text[: max(low, least - 1)] + _MARK
+        low, high = (
+            (middle, high) if len(dumps(text[:middle] + _ELLIPSIS)) <= max(room, _MIN_TEXT_BYTES) else (low, middle - 1)
+        )
+    return text[: max(low, least - 1)] + _ELLIPSIS
 
 
 def share_out(sizes: Mapping[_K, int], room: int) -> dict[_K, int]:
@@ -261,16 +267,16 @@ def share_out(sizes: Mapping[_K, int], room: int) -> dict[_K, int]:
     return shares
 
 
-def _most(known: Iterable[Node], word: str) -> int:
+def _largest_keyword(known: Iterable[Node], word: str) -> int:
     """Return the largest whole number under `word` in any of the schemas; 0 without one."""
     return max((int(node[word]) for node in known if isinstance(node.get(word), int | float)), default=0)
 
 
-def _length(value: Any) -> int:
+def _json_length(value: Any) -> int:
     return len(value)
 
 
-def _at(value: Any, path: _Path) -> Any:
+def _value_at(value: Any, path: _Path) -> Any:
     """Return the value at `path`; None if missing."""
     for part in path:
         try:

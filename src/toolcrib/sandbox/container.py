@@ -30,21 +30,21 @@ import anyio
 from ..core.processes import is_alive
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
-from .bubblewrap import Bounds, Line
+from .bubblewrap import CommandLimits, CommandLine
 from .comparison import Comparison, check
-from .process import Held, start
-from .protected_paths import Guarded
+from .process import HeldResources, start
+from .protected_paths import GuardedPaths
 
 ENGINES: Final = ("docker", "podman")
 """Programs that run containers, in the order in which they are looked for."""
-_NAME: Final = "toolcrib"
+_NAME_PREFIX: Final = "toolcrib"
 _TRIAL_SECONDS: Final = 60.0
 _REMOVAL_SECONDS: Final = 20.0
-_OF_USER: Final = 4096
+_MAX_USER_PROCESSES: Final = 4096
 """Processes of the user, whose others count, too. Engines set more than some machines let them."""
-_LANGUAGE: Final = ("LANG", "LANGUAGE", "LC_ALL", "TERM", "TZ")
+_PASSED_VARIABLES: Final = ("LANG", "LANGUAGE", "LC_ALL", "TERM", "TZ")
 """Variables of this process that a command gets."""
-_ALONE: Final = (
+_ISOLATION_OPTIONS: Final = (
     "--rm", "--interactive", "--read-only", "--pull", "never", "--cap-drop", "ALL",
     "--security-opt", "no-new-privileges", "--ulimit", "core=0:0", "--entrypoint", "", "--stop-timeout", "0",
 )  # fmt: skip
@@ -59,7 +59,7 @@ class Container:
     image: str
     environ: Mapping[str, str] = field(repr=False)
     """Environment of the engine: where its service listens."""
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: CommandLimits = field(default_factory=CommandLimits)
     network: bool | Reach = False
     """Network that the operator permits to the model's commands; named hosts cannot be reached."""
     comparison: Comparison = field(default_factory=Comparison, repr=False)
@@ -76,14 +76,14 @@ class Container:
             message = "a command in a container reaches the whole network or none, no named hosts"
             raise ToolFailure("unavailable", message)
         compared = await self.comparison.begin(command)
-        name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
-        language = {name: self.environ[name] for name in _LANGUAGE if name in self.environ}
+        name = f"{_NAME_PREFIX}-{os.getpid()}-{secrets.token_hex(6)}"
+        language = {name: self.environ[name] for name in _PASSED_VARIABLES if name in self.environ}
         with _variables({**language, "HOME": "/tmp", **command.environment}) as variables:
             options = (*variables, *self.options(command, compared.guarded))
             argv = (self.engine, "run", "--name", name, *options, *_words(command))
-            line = Line(argv=argv, environment=dict(self.environ))
+            line = CommandLine(argv=argv, environment=dict(self.environ))
             try:
-                held = Held(tidy=compared.tidy)
+                held = HeldResources(tidy=compared.tidy)
                 async with start(line, None, terminal=command.terminal, held=held) as running:
                     compared.attach(running)
                     yield running
@@ -92,16 +92,16 @@ class Container:
                     await self._remove(name)
                     await compared.finish()
 
-    def options(self, command: Command, guarded: Guarded) -> Iterator[str]:
+    def options(self, command: Command, guarded: GuardedPaths) -> Iterator[str]:
         """Yield the options of a run, and the image."""
         bounds = self.bounds
-        yield from _ALONE
+        yield from _ISOLATION_OPTIONS
         yield from ("--user", f"{os.getuid()}:{os.getgid()}", "--workdir", str(command.cwd))
         yield from ("--network", "none") if not command.network else ()
         yield from ("--memory", str(bounds.memory), "--pids-limit", str(bounds.processes))
         yield from ("--ulimit", f"fsize={bounds.file}:{bounds.file}")
         yield from ("--ulimit", f"nofile={bounds.open_files}:{bounds.open_files}")
-        yield from ("--ulimit", f"nproc={_OF_USER}:{_OF_USER}")
+        yield from ("--ulimit", f"nproc={_MAX_USER_PROCESSES}:{_MAX_USER_PROCESSES}")
         yield from ("--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={bounds.memory},mode=1777")
         yield from ("--tty",) if command.terminal else ()
         for path in (*command.readable, *guarded.shown):
@@ -125,7 +125,7 @@ def find_container(
     environ: Mapping[str, str],
     *,
     network: bool | Reach,
-    bounds: Bounds,
+    bounds: CommandLimits,
     comparison: Comparison,
 ) -> tuple[Container | None, str]:
     """Return the sandbox in containers of an image, or None and the reason. Runs a container: for a thread."""
@@ -153,7 +153,7 @@ def _problem(container: Container) -> str:
     """Return why containers of this image do not run here, empty where they do; removes what killed processes left."""
     _sweep(container)
     command = Command(argv=("/bin/bash", "-c", ":"), cwd=Path("/"), folders=())  # what `run_command` starts
-    argv = (container.engine, "run", *container.options(command, Guarded()), *command.argv)
+    argv = (container.engine, "run", *container.options(command, GuardedPaths()), *command.argv)
     try:
         done = _run(container, argv, _TRIAL_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -165,11 +165,11 @@ def _problem(container: Container) -> str:
 def _sweep(container: Container) -> None:
     """Remove containers of processes of ours that were killed."""
     with suppress(OSError, subprocess.TimeoutExpired):
-        argv = (container.engine, "ps", "--all", "--filter", f"name={_NAME}-", "--format", "{{.Names}}")
+        argv = (container.engine, "ps", "--all", "--filter", f"name={_NAME_PREFIX}-", "--format", "{{.Names}}")
         for name in _run(container, argv, _REMOVAL_SECONDS).stdout.decode("utf-8", "replace").split():
             ours, _, rest = name.partition("-")
             owner = rest.partition("-")[0]
-            if ours == _NAME and owner.isdecimal() and not is_alive(int(owner)):
+            if ours == _NAME_PREFIX and owner.isdecimal() and not is_alive(int(owner)):
                 _run(container, (container.engine, "rm", "--force", name), _REMOVAL_SECONDS)
 
 
@@ -194,7 +194,9 @@ def _variables(given: Mapping[str, str]) -> Generator[tuple[str, ...]]:
     """
     lines = [f"{name}={value}\n" for name, value in given.items() if "\n" not in value]
     rest = [word for name, value in given.items() if "\n" in value for word in ("--env", f"{name}={value}")]
-    with tempfile.NamedTemporaryFile("w", prefix=f"{_NAME}-", suffix=".env", encoding="utf-8") as file:  # mode 0600
+    with tempfile.NamedTemporaryFile(
+        "w", prefix=f"{_NAME_PREFIX}-", suffix=".env", encoding="utf-8"
+    ) as file:  # mode 0600
         file.writelines(lines)
         file.flush()
         yield ("--env-file", file.name, *rest)

@@ -13,14 +13,14 @@ from typing import Final, Literal
 
 from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from . import bubblewrap
-from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_users
+from .bubblewrap import CommandLimits, CommandLine, CommandLineMaker, InheritedDescriptors, line, opened_users
 from .comparison import Comparison, check
 from .egress import SocketTransfer
-from .process import Group, Held, Watched, start, unsent
-from .protected_paths import Guarded
+from .process import ControlGroup, HeldResources, ProcessMonitor, start, unsent
+from .protected_paths import GuardedPaths
 from .seccomp import opened_filter
 
-_SECONDS: Final = 10.0
+_TRIAL_SECONDS: Final = 10.0
 """For the trial."""
 
 
@@ -31,7 +31,7 @@ class Bubblewrap:
     Frozen and shared by all commands of a crib, which may run concurrently.
     """
 
-    maker: Maker = field(repr=False)
+    maker: CommandLineMaker = field(repr=False)
     network: bool | Reach = False
     """Network destinations that the operator permits to the model's commands."""
     outlet: Outlet | None = field(default=None, repr=False)
@@ -51,20 +51,20 @@ class Bubblewrap:
                 if isinstance(command.network, Reach) and command.network and self.outlet is not None:
                     handing = SocketTransfer(self.outlet, command.network)
                     stack.callback(handing.close)
-                group = Group(self.maker.bounds.processes)
+                group = ControlGroup(self.maker.bounds.processes)
                 stack.push_async_callback(group.close)
                 control = send(handing.control if handing else -1)
                 status_end, status = os.pipe()
-                watched = Watched(status_end, self.maker.bounds, (command.cwd,), group)
+                watched = ProcessMonitor(status_end, self.maker.bounds, (command.cwd,), group)
                 stack.callback(watched.close)
-                wires = Wires(
+                wires = InheritedDescriptors(
                     status=send(status),
                     filter=send(opened_filter()),
                     control=control,
                     users=send(opened_users(Path(self.maker.environ.get("HOME") or "/nonexistent"))),
                 )
                 built = line(self.maker, command, compared.guarded, wires, group.entrance)
-            held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)
+            held = HeldResources(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)
             running = await stack.enter_async_context(start(built, None, terminal=command.terminal, held=held))
             compared.attach(running)
             yield running
@@ -93,7 +93,7 @@ class Unsandboxed:
         home = Path(self.environ.get("HOME") or "/")
         programs = self.environ.get("PATH", os.defpath).split(os.pathsep)
         environment = {**bubblewrap.clean(self.environ, home, programs), **command.environment}
-        built = Line(argv=command.argv, environment=environment)
+        built = CommandLine(argv=command.argv, environment=environment)
         compared = await self.comparison.begin(command, mounts=False)
         try:
             async with start(built, command.cwd, terminal=command.terminal) as running:
@@ -112,7 +112,7 @@ def find_sandbox(
     container: str = "",
     network: bool | Reach = False,
     outlet: Outlet | None = None,
-    bounds: Bounds | None = None,
+    bounds: CommandLimits | None = None,
     comparison: Comparison | None = None,
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is neither bubblewrap nor the container that was named.
@@ -122,7 +122,7 @@ def find_sandbox(
     which commands run instead. `network`, `outlet`: the model's destinations, and the server of named hosts.
     `comparison`: who else writes files than commands. A trial of bubblewrap or Landlock counts for the whole process.
     """
-    bounds, comparison = bounds or Bounds(), comparison or Comparison()
+    bounds, comparison = bounds or CommandLimits(), comparison or Comparison()
     if container:
         from .container import find_container  # as the others below: most machines have bubblewrap
 
@@ -131,8 +131,8 @@ def find_sandbox(
     why = "bubblewrap (bwrap) is not installed"
     if program is not None:
         for alone in (True, False):  # versions before 0.8, and some containers, cannot disable them
-            maker = Maker(program=program, environ=environ, bounds=bounds, alone=alone)
-            if not (problem := _tried(maker)):
+            maker = CommandLineMaker(program=program, environ=environ, bounds=bounds, alone=alone)
+            if not (problem := _run_trial(maker)):
                 return (
                     Bubblewrap(maker=maker, network=network, outlet=outlet, comparison=comparison),
                     "",
@@ -154,22 +154,22 @@ def find_sandbox(
 _trials: Final[dict[tuple[str, ...], str]] = {}
 
 
-def _tried(maker: Maker) -> str:
+def _run_trial(maker: CommandLineMaker) -> str:
     """Return why this machine cannot hold a command like that; empty when it can.
 
     A trial that could not be made (no time, no program) is not remembered, the outcome of any other one is.
     """
     command = Command(argv=("/bin/true",), cwd=Path("/"), folders=())
-    known = line(maker, command, Guarded(), Wires()).argv
+    known = line(maker, command, GuardedPaths(), InheritedDescriptors()).argv
     if known not in _trials:
-        wires = Wires(filter=opened_filter())
-        built = line(maker, command, Guarded(), wires)
+        wires = InheritedDescriptors(filter=opened_filter())
+        built = line(maker, command, GuardedPaths(), wires)
         try:
             done = subprocess.run(
                 built.argv,
                 env=dict(built.environment),
                 capture_output=True,
-                timeout=_SECONDS,
+                timeout=_TRIAL_SECONDS,
                 check=False,
                 pass_fds=tuple(wires),
             )

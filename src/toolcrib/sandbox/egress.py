@@ -20,11 +20,11 @@ from anyio.abc import SocketListener
 
 from ..core.sandbox import Outlet, Reach
 
-_PORT: Final = 3128
+_PROXY_PORT: Final = 3128
 """Of the sandbox's own 127.0.0.1, unused before the command."""
 INSIDE: Final = (Path(__file__).parent / "inside", Path("/run/toolcrib"))
 """Folder of the programs that run inside the sandbox."""
-_MOST: Final = 20
+_MAX_REFUSALS: Final = 20
 """Different refusals that are reported."""
 
 
@@ -34,7 +34,7 @@ def environment(reach: Reach) -> dict[str, str]:
     A server of the command itself is reached without the proxy; a name of this machine is, when `reach` permits it,
     through it.
     """
-    proxy = f"http://127.0.0.1:{_PORT}"
+    proxy = f"http://127.0.0.1:{_PROXY_PORT}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
     outside = {text.rpartition(":")[0].strip("[]") for text in reach.private}
     own = ",".join(name for name in ("localhost", "127.0.0.1", "::1") if name not in outside)
@@ -43,13 +43,13 @@ def environment(reach: Reach) -> dict[str, str]:
         "NO_PROXY": own,
         "no_proxy": own,
         "NODE_USE_ENV_PROXY": "1",
-        "TOOLCRIB_PROXY_COMMAND": f"{' '.join(python())} {INSIDE[1]}/connect.py {_PORT}",
+        "TOOLCRIB_PROXY_COMMAND": f"{' '.join(python())} {INSIDE[1]}/connect.py {_PROXY_PORT}",
     }
 
 
 def starter(control: int) -> tuple[str, ...]:
     """Return the launcher to put before a command: it sends the socket over the descriptor `control`."""
-    return (*python(), f"{INSIDE[1]}/listen.py", str(control), str(_PORT))
+    return (*python(), f"{INSIDE[1]}/listen.py", str(control), str(_PROXY_PORT))
 
 
 def python() -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class SocketTransfer:
 
     async def serve(self) -> None:
         """Serve the command until this is cancelled."""
-        listener = await self._handed()
+        listener = await self._receive_listener()
         if listener is not None:
             await self._outlet.serve(listener, self._reach, self._note_refusal)
 
@@ -87,7 +87,7 @@ class SocketTransfer:
         """Let our end go."""
         self._ours.close()
 
-    async def _handed(self) -> SocketListener | None:
+    async def _receive_listener(self) -> SocketListener | None:
         """Return the socket; None when the launcher failed, which reports the reason itself."""
         await anyio.wait_readable(self._ours)
         _, descriptors, _, _ = socket.recv_fds(self._ours, 1, 1)
@@ -99,5 +99,5 @@ class SocketTransfer:
 
     def _note_refusal(self, destination: str) -> None:
         """Note each destination once: the result of the command has them, and a program that retries would fill it."""
-        if len(self._refused) < _MOST:
+        if len(self._refused) < _MAX_REFUSALS:
             self._refused[destination] = None

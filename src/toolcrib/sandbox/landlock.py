@@ -29,26 +29,26 @@ from anyio import to_thread
 
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
-from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, toolchains, within_bounds
+from .bubblewrap import ETC, LINKS, SYSTEM, CommandLimits, CommandLine, clean, programs_in, toolchains, within_bounds
 from .comparison import Comparison, check
 from .egress import python
-from .own_folder import OWN, made_folder, remove_folder
-from .process import Group, Held, Watched, start, unsent
-from .protected_paths import Guarded
+from .own_folder import FOLDER_PREFIX, made_folder, remove_folder
+from .process import ControlGroup, HeldResources, ProcessMonitor, start, unsent
+from .protected_paths import GuardedPaths
 from .seccomp import Shared, asked_calls, is_known, opened_filter
 
 _LAUNCHER: Final = Path(__file__).parent / "inside" / "confine.py"
 _TRIAL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 5.0
 """For the supervisor to kill what a command started."""
-_ABOUT_MACHINE: Final = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
+_PROC_FILES: Final = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
 """Parts of `/proc` about the machine, not about a process."""
-_ABOUT_SYSTEM: Final = (
+_ETC_FILES: Final = (
     "alpine-release", "debian_version", "fedora-release", "host.conf", "lsb-release", "os-release", "redhat-release",
     "system-release",
 )  # fmt: skip
 """Parts of `/etc` that programs do without where they are missing, and not where they may not read them: pip ends."""
-_FOUND_BY: Final = {
+_TOOLCHAIN_VARIABLES: Final = {
     ".asdf": "ASDF_DATA_DIR", ".goenv": "GOENV_ROOT", ".jenv": "JENV_ROOT", ".local/share/mise": "MISE_DATA_DIR",
     ".nodenv": "NODENV_ROOT", ".nvm": "NVM_DIR", ".pyenv": "PYENV_ROOT", ".rbenv": "RBENV_ROOT",
     ".rustup": "RUSTUP_HOME", ".sdkman": "SDKMAN_DIR", ".volta": "VOLTA_HOME",
@@ -62,7 +62,7 @@ class Landlock:
 
     environ: Mapping[str, str] = field(repr=False)
     """Environment of this process."""
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: CommandLimits = field(default_factory=CommandLimits)
     network: bool | Reach = False
     """Network that the operator permits to the model's commands; named hosts cannot be reached."""
     comparison: Comparison = field(default_factory=Comparison, repr=False)
@@ -83,30 +83,32 @@ class Landlock:
             stack.push_async_callback(_remove, own)
             compared = await self.comparison.begin(command, mounts=False)
             stack.push_async_callback(compared.finish)
-            group = Group(self.bounds.processes)
+            group = ControlGroup(self.bounds.processes)
             stack.push_async_callback(group.close)
             with unsent() as send:
                 alive_end, alive = os.pipe()
                 stack.push_async_callback(_end_of, alive_end)
                 send(alive)
                 status_end, status = os.pipe()
-                watched = Watched(status_end, self.bounds, (command.cwd, own), group)
+                watched = ProcessMonitor(status_end, self.bounds, (command.cwd, own), group)
                 stack.callback(watched.close)
                 wires = (send(status), alive, send(opened_filter(Shared(network=bool(command.network)))))
                 line = self.line(command, compared.guarded, own, wires, group.entrance)
-            held = Held(descriptors=wires, watched=watched, tidy=compared.tidy)
+            held = HeldResources(descriptors=wires, watched=watched, tidy=compared.tidy)
             running = await stack.enter_async_context(start(line, None, terminal=command.terminal, held=held))
             compared.attach(running)
             yield running
 
-    def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
+    def line(
+        self, command: Command, guarded: GuardedPaths, own: Path, wires: tuple[int, int, int], group: str
+    ) -> CommandLine:
         """Return the line for a command. `own` is its home; `wires` are the descriptors that the launcher closes."""
         home = Path(self.environ.get("HOME") or "/nonexistent")
         chains = toolchains(home)
         programs = programs_in(self.environ, (*chains, *command.folders))
         environment = {
             **clean(self.environ, own, programs),
-            **{variable: str(home / name) for name, variable in _FOUND_BY.items() if home / name in chains},
+            **{variable: str(home / name) for name, variable in _TOOLCHAIN_VARIABLES.items() if home / name in chains},
             "TMPDIR": str(own),
             "GIT_CONFIG_NOSYSTEM": "1",  # git complains of a file that it may not read
             **command.environment,
@@ -118,7 +120,7 @@ class Landlock:
         rights = "read" if command.read_only else "write"
         words += [f"{rights}={path.resolve()}" for path in (*command.folders, *guarded.fixed)]
         launcher = (*python(), str(_LAUNCHER), *words, f"write={own}", "--", *command.argv)
-        return Line(argv=(*within_bounds(self.bounds, group), *launcher), environment=environment)
+        return CommandLine(argv=(*within_bounds(self.bounds, group), *launcher), environment=environment)
 
 
 async def _end_of(alive: int) -> None:
@@ -140,9 +142,9 @@ def _system() -> Iterator[str]:
     """Yield what every command reads: the programs of the machine and what they need."""
     for place in (*SYSTEM, *LINKS):
         yield os.path.realpath(place)
-    for name in (*ETC, *_ABOUT_SYSTEM):
+    for name in (*ETC, *_ETC_FILES):
         yield os.path.realpath(f"/etc/{name}")
-    for name in _ABOUT_MACHINE:
+    for name in _PROC_FILES:
         yield f"/proc/{name}"
 
 
@@ -150,7 +152,7 @@ def find_landlock(
     environ: Mapping[str, str],
     *,
     network: bool | Reach,
-    bounds: Bounds,
+    bounds: CommandLimits,
     comparison: Comparison,
 ) -> tuple[Landlock | None, str]:
     """Return the Landlock sandbox, or None and the reason. Runs a command: for a thread."""
@@ -160,7 +162,7 @@ def find_landlock(
         return None, f"the calls of a {platform.machine()} are not known"
     landlock = Landlock(environ=environ, bounds=bounds, network=network, comparison=comparison)
     if not _trials:  # one trial counts for the whole process
-        _trials[""] = _tried(landlock)
+        _trials[""] = _run_trial(landlock)
     problem = _trials[""]
     return (None, f"Landlock does not work here: {problem}") if problem else (landlock, "")
 
@@ -168,14 +170,14 @@ def find_landlock(
 _trials: Final[dict[str, str]] = {}
 
 
-def _tried(landlock: Landlock) -> str:
+def _run_trial(landlock: Landlock) -> str:
     command = Command(argv=("/bin/true",), cwd=Path("/"), folders=())
     reading, status = os.pipe()
     alive_end, alive = os.pipe()
     wires = (status, alive, opened_filter(Shared(network=False)))
     try:
-        with tempfile.TemporaryDirectory(prefix=OWN) as own:
-            line = landlock.line(command, Guarded(), Path(own).resolve(), wires, "")
+        with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as own:
+            line = landlock.line(command, GuardedPaths(), Path(own).resolve(), wires, "")
             done = subprocess.run(
                 line.argv,
                 env=dict(line.environment),

@@ -32,7 +32,7 @@ from msgspec import Struct, field
 from ..core.files import read_strange
 from ..core.patterns import regex
 
-_NAMES: Final = frozenset(
+_TAKEN_UP_NAMES: Final = frozenset(
     ".envrc .mcp.json .exrc _exrc .vimrc _vimrc .gvimrc .nvimrc .nvim.lua .autoenv .autoenv.zsh"
     " .devcontainer.json .Rprofile .octaverc .irbrc .pryrc .ghci .iex.exs .pdbrc .perldb .byebugrc .rdbgrc"
     " .ocamlinit .erlang .gdbinit .lldbinit .dir-locals.el .dir-locals-2.el .lvimrc .gitpod.yml .replit AGENTS.md"
@@ -47,7 +47,7 @@ _NAMES: Final = frozenset(
     " kilo.json kilo.jsonc replit.md zcode.json".split()
 )
 """Files that a shell, an interpreter, an editor, an agent or a forge takes up by their name."""
-_FOLDERS: Final = frozenset(
+_TAKEN_UP_FOLDERS: Final = frozenset(
     ".vscode .idea .zed .fleet .helix .nova .devcontainer .shadowenv.d .idx .husky .toolcrib .claude .codex"
     " .cursor .gemini .qwen .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker .agents .agent"
     " .continue .amazonq .kiro .augment .junie .trae .kilocode .factory .openhands .aiassistant .cline .crush"
@@ -57,32 +57,38 @@ _FOLDERS: Final = frozenset(
 )
 """Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
-_OF_FORGE: Final = frozenset(
+_FORGE_PARTS: Final = frozenset(
     {"workflows", "actions", "instructions", "prompts", "chatmodes", "copilot", "agents", "skills", "hooks"}
 )
 """Such folders below those of a forge."""
-_ENDS: Final = (
+_TAKEN_UP_ENDS: Final = (
     *("/.hg/hgrc", "/.hg/hgrc-not-shared", "/.hg/sharedpath"),
     *("/.jj/repo/config.toml", "/_darcs/prefs/defaults"),
 )
 """Ends of the paths of configurations of Mercurial, Jujutsu and Darcs, which may name programs."""
-_SPELLED: Final = {
+_NAME_BY_LOWER_CASE: Final = {
     name.lower(): name
-    for name in (*_NAMES, *_FOLDERS, *_FORGES, *_OF_FORGE, *(step for end in _ENDS for step in end.split("/")))
+    for name in (
+        *_TAKEN_UP_NAMES,
+        *_TAKEN_UP_FOLDERS,
+        *_FORGES,
+        *_FORGE_PARTS,
+        *(step for end in _TAKEN_UP_ENDS for step in end.split("/")),
+    )
 }
 _FOLDS_CASE: Final = sys.platform in ("darwin", "win32")
 """Whether disks of this system hold `agents.md` and `AGENTS.md` as one file."""
-_MAX_CONTENT: Final = 256 * 1024
+_MAX_CONTENT_BYTES: Final = 256 * 1024
 """Bytes of a file whose content is kept, to be given back."""
-_MAX_KEPT: Final = 16 * 1024 * 1024
-_PLAIN: Final = frozenset({"extensions.json", "launch.json"})
-_RISKY: Final = regex(
+_MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+_HARMLESS_SETTINGS_FILES: Final = frozenset({"extensions.json", "launch.json"})
+_RISKY_KEY: Final = regex(
     r"path|command|exec|interpreter|args|shell|env|profile|server|bin|script|python|git\b|task|terminal|run|tool|launch"
     r"|automation|trust|url|proxy|mcp|agent|copilot|chat|instruction",
     re.IGNORECASE,
 )
 """Words in the keys of an editor's settings that may name a program or instruct an agent."""
-_PLAIN_LINES: Final[Mapping[str, re.Pattern[str]]] = {
+_HARMLESS_LINE_BY_FILE: Final[Mapping[str, re.Pattern[str]]] = {
     "hgrc": regex(r"\s*(?:[#;].*|\[paths\]|default(?:-push)?\s*=\s*(?!ssh:|\S*\s)[\w./:@~+-]*)?\s*"),
     ".Rprofile": regex(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
 }
@@ -93,9 +99,9 @@ _KEY: Final = regex(r'"([^"\\]*)"\s*(?::|/[/*])')
 Stamp = tuple[int, int, int]
 """Inode, change time and size of a file."""
 
-_STORED: Final = frozenset({"objects", "refs", "logs"})
-_OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
-_OF_REBASE: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
+_DATA_FOLDERS: Final = frozenset({"objects", "refs", "logs"})
+_RUNNING_PARTS: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
+_REBASE_FILES: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
 """Files of a rebase that stopped: `git rebase --continue` runs the `exec` lines of the first, and the program
 `git-merge-NAME` for a name in the second."""
 _STEP_THAT_RUNS: Final = regex(r"\s*(?:x|exec)\b", re.IGNORECASE)
@@ -114,15 +120,15 @@ _HARMLESS_KEYS: Final = regex(
     r"|lfs\.repositoryformatversion|http\.(?:postbuffer|sslverify|version)|commit\.(?:verbose|status)|tag\.sort|log\.date"
 )
 """Keys of git that start no program, with their section and in lower case."""
-_TRANSPORT: Final = regex(r"\s*(?:!|[\w+.-]+::)")
+_RUNNING_VALUE: Final = regex(r"\s*(?:!|[\w+.-]+::)")
 """A value that runs: `ext::command`, `!command`. Git takes quotes and backslashes away first, wherever they stand."""
 _QUOTES: Final = str.maketrans("", "", "\"'\\")
-_RUNS: Final = regex(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
+_PROGRAM_KEY: Final = regex(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
 """Words in keys of git that name a program, in whichever section: `gc.recentObjectsHook`."""
 _SECTION: Final = regex(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
 _LINE: Final = regex(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
 
-_ASLEEP: Final = (".sample", ".aside")
+_INACTIVE_SUFFIXES: Final = (".sample", ".aside")
 """Ends of names of hooks that git does not run."""
 
 Contents = Mapping[Path, tuple[bytes, int]]
@@ -136,35 +142,35 @@ def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
     colleague's does. Others count in every case on those systems only, for `agents.md` is an ordinary page elsewhere.
     """
     parts, name = tuple(map(_in_case, parts)), _in_case(name)
-    if name in _NAMES or name in _FOLDERS or not _FOLDERS.isdisjoint(parts):
+    if name in _TAKEN_UP_NAMES or name in _TAKEN_UP_FOLDERS or not _TAKEN_UP_FOLDERS.isdisjoint(parts):
         return True
-    if parts and f"/{'/'.join(parts[-2:])}/{name}".endswith(_ENDS):
+    if parts and f"/{'/'.join(parts[-2:])}/{name}".endswith(_TAKEN_UP_ENDS):
         return True
-    return any(forge in _FORGES and folder in _OF_FORGE for forge, folder in itertools.pairwise(parts))
+    return any(forge in _FORGES and folder in _FORGE_PARTS for forge, folder in itertools.pairwise(parts))
 
 
 def _in_case(name: str) -> str:
     """Return a name as the lists here spell it, where it differs from that in case only."""
-    return _SPELLED.get(name.lower(), name) if name.startswith(".") or _FOLDS_CASE else name
+    return _NAME_BY_LOWER_CASE.get(name.lower(), name) if name.startswith(".") or _FOLDS_CASE else name
 
 
 def is_harmless(path: Path) -> bool:
     """Whether the content of a file that an editor takes up starts nothing and instructs no agent."""
     if path.is_symlink():
         return False
-    if allowed := _PLAIN_LINES.get(path.name):
+    if allowed := _HARMLESS_LINE_BY_FILE.get(path.name):
         text = _text(path)
         return bool(text) and all(map(allowed.fullmatch, text.splitlines()))
     if path.parent.name != ".vscode":
         return False
-    if path.name in _PLAIN or path.name.endswith(".code-snippets"):
+    if path.name in _HARMLESS_SETTINGS_FILES or path.name.endswith(".code-snippets"):
         return True
     text = _text(path)
-    if not text or len(text) > _MAX_CONTENT or "\\u" in text:
+    if not text or len(text) > _MAX_CONTENT_BYTES or "\\u" in text:
         return False
     if path.name == "tasks.json":
         return "folderopen" not in text.lower()
-    return path.name == "settings.json" and not any(map(_RISKY.search, _KEY.findall(text)))
+    return path.name == "settings.json" and not any(map(_RISKY_KEY.search, _KEY.findall(text)))
 
 
 def stamp_of(path: Path | str) -> Stamp | None:
@@ -176,11 +182,11 @@ def stamp_of(path: Path | str) -> Stamp | None:
     return found.st_ino, found.st_ctime_ns, found.st_size
 
 
-class Kept(Struct):
+class KeptContents(Struct):
     """Contents of files that other programs take up, each read once for its stamp. Used in one thread at a time.
 
-    At most 16 MiB (`_MAX_KEPT`) for all files, and 256 KiB of each: what is beyond is put aside and not given back.
-    Files that are gone make room.
+    At most 16 MiB (`_MAX_KEPT_BYTES`) for all files, and 256 KiB of each: what is beyond is put aside and not given
+    back. Files that are gone make room.
     """
 
     _contents: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict[str, "tuple[Stamp, bytes]"])
@@ -198,15 +204,15 @@ class Kept(Struct):
 
     def take(self, stamps: Mapping[str, Stamp]) -> None:
         """Read those that are not known yet."""
-        if self._size >= _MAX_KEPT:
+        if self._size >= _MAX_KEPT_BYTES:
             for gone in [path for path in self._contents if not os.path.lexists(path)]:
                 self._size -= len(self._contents.pop(gone)[1])
         for path, stamp in stamps.items():
             known = self._contents.get(path)
-            if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:
+            if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT_BYTES and self._size < _MAX_KEPT_BYTES:
                 with contextlib.suppress(OSError):
                     if stat.S_ISREG(os.lstat(path).st_mode):
-                        content = read_strange(path, _MAX_CONTENT)
+                        content = read_strange(path, _MAX_CONTENT_BYTES)
                         self._contents[path] = stamp, content
                         self._size += len(content) - (len(known[1]) if known is not None else 0)
 
@@ -220,7 +226,7 @@ class Kept(Struct):
 
 def _digest(path: Path) -> bytes:
     try:
-        content = os.fsencode(os.readlink(path)) if path.is_symlink() else read_strange(path, _MAX_KEPT)
+        content = os.fsencode(os.readlink(path)) if path.is_symlink() else read_strange(path, _MAX_KEPT_BYTES)
     except OSError:
         content = b""
     return hashlib.sha256(content).digest()
@@ -275,7 +281,9 @@ def reopen_repository(repository: Path) -> None:
         place = waiting.pop()
         reopen(place)
         with contextlib.suppress(OSError), os.scandir(place) as entries:
-            waiting += [one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name not in _STORED]
+            waiting += [
+                one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name not in _DATA_FOLDERS
+            ]
 
 
 def _names(path: Path) -> Iterator[Path]:
@@ -285,7 +293,7 @@ def _names(path: Path) -> Iterator[Path]:
 
 def stamps_of(repository: Path) -> tuple[object, ...]:
     """Return the stamps of the files of a repository that start programs."""
-    places = [repository / name for name in (*_OF_REPOSITORY, *_OF_REBASE)]
+    places = [repository / name for name in (*_RUNNING_PARTS, *_REBASE_FILES)]
     with contextlib.suppress(OSError):
         places += sorted((repository / "hooks").iterdir())
     return tuple((str(place), stamp_of(place)) for place in (repository, *places) if place.name != "hooks")[1:]
@@ -296,16 +304,18 @@ def contents_of(repository: Path) -> Contents:
     found: dict[Path, tuple[bytes, int]] = {}
     places = [repository]
     for folder in _parts_of(repository):
-        places += [folder / name for name in _OF_REPOSITORY if name != "hooks" or (folder / name).is_symlink()]
+        places += [folder / name for name in _RUNNING_PARTS if name != "hooks" or (folder / name).is_symlink()]
         with contextlib.suppress(OSError):
-            places += [hook for hook in sorted((folder / "hooks").iterdir()) if not hook.name.endswith(_ASLEEP)]
+            places += [
+                hook for hook in sorted((folder / "hooks").iterdir()) if not hook.name.endswith(_INACTIVE_SUFFIXES)
+            ]
     for place in places:
         with contextlib.suppress(OSError):
             if place.is_symlink():
                 found[place] = os.fsencode(os.readlink(place)), 0
             elif place.is_file():
                 found[place] = b"", place.stat().st_mode  # a hook that cannot be read runs, too
-                found[place] = read_strange(place, _MAX_KEPT), place.stat().st_mode
+                found[place] = read_strange(place, _MAX_KEPT_BYTES), place.stat().st_mode
     return found
 
 
@@ -338,14 +348,14 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
 
 def rebases_of(repository: Path) -> Mapping[Path, bytes]:
     """Return the files of stopped rebases in a repository and in its worktrees, each with its content."""
-    places = [folder / name for folder in _parts_of(repository) for name in _OF_REBASE]
+    places = [folder / name for folder in _parts_of(repository) for name in _REBASE_FILES]
     return {place: _text(place).encode() for place in places if place.is_file()}
 
 
 def restore_rebases(repository: Path, before: Mapping[Path, bytes]) -> Iterator[str]:
     """Take away the steps of a stopped rebase that would run a program and were not there before; yield new names."""
     for folder in _parts_of(repository) if _is_in_place(repository) else ():
-        for place in (folder / name for name in _OF_REBASE):
+        for place in (folder / name for name in _REBASE_FILES):
             yield from _clean_rebase(place, before.get(place, b""))
 
 
@@ -435,7 +445,7 @@ def clean_folder(folder: Path) -> Iterator[str]:
     if not is_worktree:
         yield from _moved(shared)
     yield from _moved(folder / "info" / "attributes")
-    for name in _OF_REBASE:
+    for name in _REBASE_FILES:
         yield from _clean_rebase(folder / name, b"")
     hooks = folder / "hooks"
     if hooks.is_symlink():
@@ -443,7 +453,7 @@ def clean_folder(folder: Path) -> Iterator[str]:
         return
     with contextlib.suppress(OSError):
         for hook in sorted(hooks.iterdir()):
-            if not hook.name.endswith(_ASLEEP):
+            if not hook.name.endswith(_INACTIVE_SUFFIXES):
                 yield from _moved(hook)
 
 
@@ -510,7 +520,7 @@ def _is_harmless_line(section: str, line: str, folder: Path) -> bool:
     if (section, key) == ("core", "worktree"):
         return _is_submodule_at(folder, value)
     is_known = _HARMLESS_KEYS.fullmatch(f"{section}.{key}") is not None
-    return is_known and not _RUNS.search(key) and not _TRANSPORT.match(value)
+    return is_known and not _PROGRAM_KEY.search(key) and not _RUNNING_VALUE.match(value)
 
 
 def _is_submodule_at(folder: Path, value: str) -> bool:
@@ -533,8 +543,8 @@ def _moved(path: Path) -> Iterator[str]:
 
 def _text(file: Path) -> str:
     try:
-        content = read_strange(file, _MAX_CONTENT + 1)
-        return content.decode() if len(content) <= _MAX_CONTENT else ""
+        content = read_strange(file, _MAX_CONTENT_BYTES + 1)
+        return content.decode() if len(content) <= _MAX_CONTENT_BYTES else ""
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from .leftovers import reopen
 
-OWN: Final = "toolcrib-command-"
+FOLDER_PREFIX: Final = "toolcrib-command-"
 """Begins the names of these folders."""
 
 
 def made_folder() -> Path:
     """Make the folder of a command."""
-    return Path(tempfile.mkdtemp(prefix=OWN)).resolve()
+    return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)).resolve()
 
 
 def remove_folder(folder: Path) -> None:

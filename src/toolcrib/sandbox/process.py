@@ -5,7 +5,7 @@ where root runs us its first generation is often writable. Elsewhere the monitor
 stop a fork bomb before memory runs out.
 
     start ──► a session of its own ──► yield Process
-                 beside it: output is copied to `read`, at most 16 pieces ahead; `Held.work`
+                 beside it: output is copied to `read`, at most 16 pieces ahead; `HeldResources.work`
               end of the context: SIGTERM to all, up to a second, SIGKILL to the rest; the tasks are cancelled
 """
 
@@ -34,50 +34,50 @@ from msgspec import Struct
 
 from ..core.sandbox import Finished
 from ..errors import ToolFailure
-from .bubblewrap import Bounds, Line
+from .bubblewrap import CommandLimits, CommandLine
 from .egress import SocketTransfer
 
-_PIDS: Final = Path("/sys/fs/cgroup/pids")
-_NAME: Final = "toolcrib"
-_OURS: Final = 2
+_PIDS_CGROUP: Final = Path("/sys/fs/cgroup/pids")
+_GROUP_PREFIX: Final = "toolcrib"
+_BUBBLEWRAP_PROCESSES: Final = 2
 """bubblewrap, outside and inside."""
-_PATIENCE: Final = 1.0
-_AGAIN: Final = 0.005
+_CLOSE_SECONDS: Final = 1.0
+_CLOSE_POLL_SECONDS: Final = 0.005
 
-_OFTEN: Final = 0.2
+_UNCOUNTED_POLL_SECONDS: Final = 0.2
 """Seconds, where nothing else counts processes: a bomb makes some thousands meanwhile, and all end at once."""
-_SELDOM: Final = 1.0
-_ANSWER: Final = 4096
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_COUNTED_POLL_SECONDS: Final = 1.0
+_STATUS_BYTES: Final = 4096
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
-_PIECE: Final = 64 * 1024
-_AHEAD: Final = 16
+_PIECE_BYTES: Final = 64 * 1024
+_MAX_UNREAD_PIECES: Final = 16
 """Unread pieces of output; the process blocks when there are more."""
-_GRACE: Final = 1.0
+_GRACE_SECONDS: Final = 1.0
 """Seconds between asking a command to end and killing it (security.md R9)."""
-_TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
+_TAKE_TERMINAL: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
 """Makes a terminal that of its session: a session leader gets the first one that it opens."""
 
 _Work = Callable[[], Coroutine[Any, Any, None]]
 Output = tuple[Literal["stdout", "stderr"], bytes]
 
 
-class Group:
+class ControlGroup:
     """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended.
 
     Only where root runs us, with the first generation of control groups (`/sys/fs/cgroup/pids`).
     """
 
-    def __init__(self, processes: int, *, root: Path = _PIDS) -> None:
+    def __init__(self, processes: int, *, root: Path = _PIDS_CGROUP) -> None:
         """Make a group for so many processes at a time, threads included. Removes leftovers of killed processes."""
         self._path: Path | None = None
         if os.geteuid() != 0 or not (root / "cgroup.procs").exists():
             return
-        path = root / f"{_NAME}-{os.getpid()}-{secrets.token_hex(4)}"
+        path = root / f"{_GROUP_PREFIX}-{os.getpid()}-{secrets.token_hex(4)}"
         with suppress(OSError):
             _clear(root)
             path.mkdir()
-            (path / "pids.max").write_text(str(processes + _OURS), encoding="ascii")
+            (path / "pids.max").write_text(str(processes + _BUBBLEWRAP_PROCESSES), encoding="ascii")
             self._path = path
 
     @property
@@ -96,31 +96,31 @@ class Group:
 
     async def close(self) -> None:
         """Remove the group once its last process has gone. One still busy after a second is left to a later sweep."""
-        with anyio.move_on_after(_PATIENCE, shield=True):
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
             while self._path is not None:
                 with suppress(OSError):
                     self._path.rmdir()
                     return
-                await anyio.sleep(_AGAIN)
+                await anyio.sleep(_CLOSE_POLL_SECONDS)
 
 
 def _clear(root: Path) -> None:
     """Remove the groups of processes that ended before they could."""
-    for left in root.glob(f"{_NAME}-*"):
+    for left in root.glob(f"{_GROUP_PREFIX}-*"):
         owner = left.name.split("-")[1]
         if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
             with suppress(OSError):
                 left.rmdir()
 
 
-class Watched:
+class ProcessMonitor:
     """Monitor of the processes of one command, started from bubblewrap's status line. Lives as long as the command.
 
     Under bubblewrap the first process is the first of a process namespace, under Landlock the one that the supervisor
     watches: with either all others end.
     """
 
-    def __init__(self, status: int, bounds: Bounds, disks: Sequence[Path], group: Group) -> None:
+    def __init__(self, status: int, bounds: CommandLimits, disks: Sequence[Path], group: ControlGroup) -> None:
         """`status` is our end of the status pipe, which is closed with this; `disks` is where the command writes."""
         self._status = status
         self._bounds = bounds
@@ -135,17 +135,17 @@ class Watched:
         self._first = await self._child()
         while self._first:
             usage = await to_thread.run_sync(_usage, self._first, self._bounds.processes)
-            self.stopped = self._too_much(*usage)
+            self.stopped = self._exceeded_limit(*usage)
             if self.stopped:
                 self.signal(signal.SIGKILL)
                 return
-            await anyio.sleep(_OFTEN if os.geteuid() == 0 else _SELDOM)
+            await anyio.sleep(_UNCOUNTED_POLL_SECONDS if os.geteuid() == 0 else _COUNTED_POLL_SECONDS)
 
     def signal(self, number: int) -> bool:
         """Send a signal to all of them; return whether they are known."""
         if not self._first:
             return False
-        inside = (self._first,) if number == signal.SIGKILL else _below(self._first)
+        inside = (self._first,) if number == signal.SIGKILL else _descendants_of(self._first)
         for pid in inside:  # the death of the first process ends all others; it ignores signals other than SIGKILL
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
@@ -163,24 +163,24 @@ class Watched:
         status = b""
         while b"\n" not in status:
             await anyio.wait_readable(self._status)
-            piece = os.read(self._status, _ANSWER)
+            piece = os.read(self._status, _STATUS_BYTES)
             if not piece:
                 return 0
             status += piece
         child = json.loads(status.partition(b"\n")[0]).get("child-pid")
         return child if isinstance(child, int) else 0
 
-    def _too_much(self, processes: int, memory: int) -> str:
+    def _exceeded_limit(self, processes: int, memory: int) -> str:
         if processes > self._bounds.processes or self._group.was_full:
             return f"more than {self._bounds.processes} processes at a time (setting `shell.processes`)"
         if memory > self._bounds.memory:
             return f"more than {self._bounds.memory >> 20} MiB of memory (setting `shell.memory_mb`)"
-        if self._bounds.free and min(map(_free, self._disks)) < self._bounds.free:
+        if self._bounds.free and min(map(_free_bytes, self._disks)) < self._bounds.free:
             return f"less than {self._bounds.free >> 20} MiB are left on the disk"
         return ""
 
 
-def _below(first: int) -> list[int]:
+def _descendants_of(first: int) -> list[int]:
     """Return the processes that descend from one: inside, an orphan is given to the first."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -200,14 +200,14 @@ def _below(first: int) -> list[int]:
 
 def _usage(first: int, most: int) -> tuple[int, int]:
     """Return the number of processes, and their bytes of unshared memory."""
-    pids = _below(first)
+    pids = _descendants_of(first)
     if len(pids) > most:
         return len(pids), 0
     size = 0
     for pid in pids:
         with suppress(OSError, ValueError, IndexError):
             resident, shared = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1:3]
-            size += (int(resident) - int(shared)) * _PAGE
+            size += (int(resident) - int(shared)) * _PAGE_BYTES
     return len(pids), size
 
 
@@ -216,7 +216,7 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
-def _free(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     try:
         found = os.statvfs(folder)
     except OSError:  # the command has removed it
@@ -224,12 +224,12 @@ def _free(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class HeldResources(Struct, frozen=True, kw_only=True):
     """Resources that a sandbox holds for one command."""
 
     descriptors: Sequence[int] = ()
     """Descriptors that it inherits, and that are closed here once it has them."""
-    watched: Watched | None = None
+    watched: ProcessMonitor | None = None
     """Monitor of the processes that the command started."""
     handing: SocketTransfer | None = None
     """Its way out."""
@@ -250,7 +250,7 @@ class Process:
         process: anyio.abc.Process,
         output: MemoryObjectReceiveStream[Output],
         terminal: int,
-        held: Held,
+        held: HeldResources,
     ) -> None:
         """`terminal` is our end of its terminal, -1 where it has pipes."""
         self._process = process
@@ -337,26 +337,26 @@ def unsent() -> Generator[Callable[[int], int]]:
 
 @asynccontextmanager
 async def start(
-    line: Line,
+    line: CommandLine,
     cwd: Path | None,
     *,
     terminal: tuple[int, int] | None,
-    held: Held | None = None,
+    held: HeldResources | None = None,
 ) -> AsyncGenerator[Process]:
     """Run a command in a group of its own until the context exits; processes left in the group are killed.
 
     Raises `ToolFailure("tool_error")` when the program does not exist.
 
-    The descriptors of `held` are closed here in any case. What else a sandbox holds (`Watched`, `SocketTransfer`,
-    `Group`) it closes itself, behind this context.
+    The descriptors of `held` are closed here in any case. What else a sandbox holds (`ProcessMonitor`,
+    `SocketTransfer`, `ControlGroup`) it closes itself, behind this context.
     """
-    held = held or Held()
+    held = held or HeldResources()
     argv = line.argv
     ours, theirs = -1, -1
     try:
         if terminal:
             ours, theirs = _terminal(*terminal)
-            argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
+            argv = ("/bin/sh", "-c", _TAKE_TERMINAL, "sh", os.ttyname(theirs), *argv)
         pipe = theirs if terminal else -1
         process = await anyio.open_process(
             argv,
@@ -375,7 +375,7 @@ async def start(
     finally:
         for descriptor in (*held.descriptors, *([theirs] if theirs >= 0 else [])):
             os.close(descriptor)
-    send, receive = anyio.create_memory_object_stream[Output](_AHEAD)
+    send, receive = anyio.create_memory_object_stream[Output](_MAX_UNREAD_PIECES)
     running = Process(process, receive, ours, held)
     copying = (
         [partial(_copy_terminal, ours, send)]
@@ -383,7 +383,7 @@ async def start(
         else [partial(_copy, process.stdout, "stdout", send.clone()), partial(_copy, process.stderr, "stderr", send)]
     )
     try:
-        async with _beside(*copying, *held.work()):
+        async with _run_beside(*copying, *held.work()):
             try:
                 yield running
             finally:
@@ -397,7 +397,7 @@ async def start(
 
 
 @asynccontextmanager
-async def _beside(*work: _Work) -> AsyncGenerator[None]:
+async def _run_beside(*work: _Work) -> AsyncGenerator[None]:
     """Run tasks until the context exits. Exceptions of the body come out as they are, not wrapped in a group.
 
     They are cancelled when the body ends: output that was not read by then is lost.
@@ -431,7 +431,7 @@ async def _copy(
     async with target:
         with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             while True:
-                await target.send((name, await source.receive(_PIECE)))
+                await target.send((name, await source.receive(_PIECE_BYTES)))
 
 
 async def _copy_terminal(descriptor: int, target: MemoryObjectSendStream[Output]) -> None:
@@ -439,7 +439,7 @@ async def _copy_terminal(descriptor: int, target: MemoryObjectSendStream[Output]
         while True:
             await anyio.wait_readable(descriptor)
             try:
-                piece = os.read(descriptor, _PIECE)
+                piece = os.read(descriptor, _PIECE_BYTES)
             except BlockingIOError:
                 continue
             except OSError:  # the last process with the terminal has ended
@@ -457,7 +457,7 @@ async def _end(running: Process, process: anyio.abc.Process) -> None:
     with anyio.CancelScope(shield=True):
         if process.returncode is None:
             running.signal(signal.SIGTERM)
-            with anyio.move_on_after(_GRACE):
+            with anyio.move_on_after(_GRACE_SECONDS):
                 await process.wait()
         running.signal(signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):

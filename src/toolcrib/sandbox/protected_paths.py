@@ -1,9 +1,9 @@
 """Paths of a workspace that a command may not change or see, nested repositories included.
 
-    guarded_in    before a command    → `Guarded`, mounted read-only or, without mounts, with the contents (`open`)
+    guarded_in    before a command    → `GuardedPaths`, mounted read-only or, without mounts, with the contents (`open`)
     open_again    after it            access that it took away
     put_aside                         names that appeared where nothing may be
-    left_in                           files that other programs take up, new or changed → `Left`
+    left_in                           files that other programs take up, new or changed → `Leftovers`
     put_back                          these aside, and the earlier content in the place of a changed one
 
 All but `put_back` run in a thread.
@@ -26,7 +26,7 @@ from ..core.files import read_strange
 from ..core.patterns import regex
 from .leftovers import (
     Contents,
-    Kept,
+    KeptContents,
     Stamp,
     clean_folder,
     clean_repository,
@@ -42,47 +42,47 @@ from .leftovers import (
     stamps_of,
 )
 
-_SKIPPED: Final = frozenset({"node_modules", ".venv", "venv"})
+_SKIPPED_FOLDERS: Final = frozenset({"node_modules", ".venv", "venv"})
 """Folders of package managers, with more entries than all others; repositories in them are not the user's. One of
 Python has a `pyvenv.cfg`.
 """
-_MOST: Final = 20_000
+_MAX_FOLDERS: Final = 20_000
 """Folders that are compared, those nearest to the root first: some 40 ms when nothing has changed.
 
 The result of a command names a root that has more.
 """
-_SETTLED: Final = 1_000_000_000
+_SETTLED_NS: Final = 1_000_000_000
 """Nanoseconds: well above the time resolution of file systems."""
-_BARE: Final = frozenset({"HEAD", "objects", "refs"})
-_SHARED: Final = frozenset({"HEAD", "commondir"})
+_BARE_REPOSITORY_PARTS: Final = frozenset({"HEAD", "objects", "refs"})
+_SHARED_REPOSITORY_PARTS: Final = frozenset({"HEAD", "commondir"})
 """A folder with these is a repository, too: objects and references are in the other folder."""
-_PROGRAMS: Final = ("bin", ".bin", "Scripts")
+_PROGRAM_FOLDERS: Final = ("bin", ".bin", "Scripts")
 
-_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
+_GUARDED_GIT_PARTS: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
 """`commondir` names the other folder in which git looks for hooks and configuration (gitrepository-layout)."""
 _GUARDED: Final = (
     ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
 )  # fmt: skip
 """Read-only where they exist; what a command adds elsewhere is put aside when it has ended."""
-_SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
+_SECRET_FILES: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
 """Files that the file tools guard as well; empty for a command."""
-_RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
-_OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
+_RUNNING_GIT_PARTS: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
+_GUARDED_WORKTREE_PARTS: Final = ("commondir", "gitdir", "config.worktree")
 """The same for the repository's data of a worktree; its index and HEAD stay writable."""
-_NESTED: Final = 32
+_MAX_NESTED_REPOSITORIES: Final = 32
 """Maximum of repositories below the roots, and worktrees of one: more would make the start too slow.
 
 Those whose guarded part is oldest come first: no command can push one out of the list by making others.
 """
 _COMMIT: Final = regex(r"(?m)\b[0-9a-f]{40,64}\b")
-_REFERENCES: Final = 2_000
-_REFERENCED: Final = 1024 * 1024
+_MAX_REFERENCE_FILES: Final = 2_000
+_MAX_REFERENCE_LENGTH: Final = 1024 * 1024
 """Files of references that are read, and characters of one."""
-_WRITTEN: Final = ("objects", "refs", "logs")
+_WRITABLE_GIT_PARTS: Final = ("objects", "refs", "logs")
 """Files of a shared repository that work in one of its worktrees writes."""
 
 
-class _Seen(Struct, frozen=True):
+class _FolderSnapshot(Struct, frozen=True):
     """A folder as it was read."""
 
     changed: int
@@ -114,11 +114,11 @@ class Repositories:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _FolderSnapshot] = {}
         self._found: dict[str, dict[Path, None]] = {}
         """The repositories found below each root: they stay, even behind folders that are added in front of them."""
         self._lock = Lock()
-        self.kept = Kept()
+        self.kept = KeptContents()
 
     def below(self, root: Path) -> Found:
         """Return the protected paths below a folder. A repository is a `.git`, a folder or a file, or a bare one.
@@ -126,7 +126,7 @@ class Repositories:
         Blocks: it is for a thread. A folder is read again only when it changed.
         """
         with self._lock:
-            looked, is_whole = self._looked(str(root))
+            looked, is_whole = self._take_snapshots(str(root))
             known = [place for place in self._found.get(str(root), ()) if os.path.lexists(place)]
             fresh = [Path(place, seen.repository) for place, seen in looked.items() if seen.repository]
             found = self._found[str(root)] = dict.fromkeys([*known, *(one for one in fresh if one != root / ".git")])
@@ -144,13 +144,13 @@ class Repositories:
         with self._lock:
             self.kept.take(taken_up)
 
-    def _looked(self, root: str) -> tuple[dict[str, _Seen], bool]:
+    def _take_snapshots(self, root: str) -> tuple[dict[str, _FolderSnapshot], bool]:
         """Return the folders below a root, and whether these are all."""
-        looked: dict[str, _Seen] = {}
+        looked: dict[str, _FolderSnapshot] = {}
         waiting = deque([root])
-        while waiting and len(looked) < _MOST:
+        while waiting and len(looked) < _MAX_FOLDERS:
             place = waiting.popleft()
-            seen = self._look(place, root)
+            seen = self._take_snapshot(place, root)
             if seen is None:
                 continue
             looked[place] = seen
@@ -160,7 +160,7 @@ class Repositories:
         self._seen |= looked
         return looked, not waiting
 
-    def _look(self, place: str, root: str) -> _Seen | None:
+    def _take_snapshot(self, place: str, root: str) -> _FolderSnapshot | None:
         """Return the content of a folder; None when it is not one any more.
 
         A folder that changed within the last second is read again next time: a second change may leave the same time.
@@ -170,7 +170,7 @@ class Repositories:
             known = self._seen.get(place)
             if known is not None and known.changed == changed:
                 return known
-            settled = changed if time.time_ns() - changed > _SETTLED else 0
+            settled = changed if time.time_ns() - changed > _SETTLED_NS else 0
             if not os.access(place, os.R_OK | os.X_OK):
                 reopen(place)
             with os.scandir(place) as entries:
@@ -179,22 +179,22 @@ class Repositories:
             return None
         parts = tuple(place.removeprefix(root).split("/")[1:])
         repository = ".git" if ".git" in names else ""
-        if not repository and (names.keys() >= _BARE or names.keys() >= _SHARED):
+        if not repository and (names.keys() >= _BARE_REPOSITORY_PARTS or names.keys() >= _SHARED_REPOSITORY_PARTS):
             repository = "."  # its folders are looked at as all others: the names alone prove nothing
         name = parts[-1] if parts else ""
-        programs = tuple(one for one in _PROGRAMS if names.get(one)) if name in _SKIPPED else ()
-        if name == "node_modules" or (name in _SKIPPED and "pyvenv.cfg" in names):
-            return _Seen(settled, (), repository, programs=programs)
+        programs = tuple(one for one in _PROGRAM_FOLDERS if names.get(one)) if name in _SKIPPED_FOLDERS else ()
+        if name == "node_modules" or (name in _SKIPPED_FOLDERS and "pyvenv.cfg" in names):
+            return _FolderSnapshot(settled, (), repository, programs=programs)
         folders = tuple(one for one, is_folder in names.items() if is_folder and one != ".git")
         taken_up = (one for one, is_folder in names.items() if not is_folder and is_taken_up(parts, one))
-        return _Seen(settled, folders, repository, tuple(taken_up), programs)
+        return _FolderSnapshot(settled, folders, repository, tuple(taken_up), programs)
 
 
 def _stamped(places: Iterable[str]) -> dict[str, Stamp]:
     return {place: stamp for place in places if (stamp := stamp_of(place)) is not None}
 
 
-class Guarded(Struct, frozen=True, kw_only=True):
+class GuardedPaths(Struct, frozen=True, kw_only=True):
     """The guarded paths of some folders, before a command runs. Links are followed in every path.
 
     Made by `guarded_in` for one command, and compared with by `left_in`.
@@ -230,7 +230,9 @@ class Guarded(Struct, frozen=True, kw_only=True):
     """Repositories with the files of stopped rebases: commands write these, in a sandbox, too."""
 
 
-def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False, mounts: bool = True) -> Guarded:
+def guarded_in(
+    folders: Iterable[Path], known: Repositories, *, trusted: bool = False, mounts: bool = True
+) -> GuardedPaths:
     """Return the guarded paths of these folders; for a trusted command only those mounted beside them.
 
     `mounts`: whether the command runs in a sandbox, where guarded paths are read-only. `known` finds the repositories
@@ -238,30 +240,30 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
     """
     roots = [folder.resolve() for folder in folders]
     shown, fixed = dict[Path, None](), dict[Path, None]()
-    own = [one for root in roots if (one := _of_worktree(root / ".git", shown, fixed)) is not None]
+    own = [one for root in roots if (one := _add_repository_of_worktree(root / ".git", shown, fixed)) is not None]
     if trusted:
-        return Guarded(shown=tuple(shown), fixed=tuple(fixed))
+        return GuardedPaths(shown=tuple(shown), fixed=tuple(fixed))
     below = [known.below(root) for root in roots]
     taken_up = {path: stamp for found in below for path, stamp in found.taken_up.items()}
     known.keep(taken_up)
     every = [folder for found in below for folder in found.repositories]
-    nested = _oldest(every, "config")
+    nested = _least_changed(every, "config")
     repositories = (*(root / ".git" for root in roots), *nested)
-    others = _oldest((one for folder in repositories for one in _folders_in(folder / "worktrees")), "commondir")
+    others = _least_changed((one for folder in repositories for one in _folders_in(folder / "worktrees")), "commondir")
     trees = [*roots, *(folder.parent for folder in nested if folder.name == ".git")]
-    names = [path for root in roots for path in _of_repository(root / ".git", fixed)]
-    names += [path for folder in nested for path in _of_nested(folder, fixed)]
-    names += [folder / name for folder in (*own, *others) for name in _OF_WORKTREE]
+    names = [path for root in roots for path in _guarded_in_repository(root / ".git", fixed)]
+    names += [path for folder in nested for path in _guarded_in_nested(folder, fixed)]
+    names += [folder / name for folder in (*own, *others) for name in _GUARDED_WORKTREE_PARTS]
     names = names if mounts else []
     given = [tree / name for tree in trees for name in _GUARDED]
-    secrets = [tree / name for tree in trees for name in _SECRET]
-    return Guarded(
+    secrets = [tree / name for tree in trees for name in _SECRET_FILES]
+    return GuardedPaths(
         shown=tuple(shown),
         fixed=tuple(fixed),
         kept=_inside((*roots, *own), (path for path in (*names, *given) if path.exists())),
         hidden=_inside(roots, (path for path in secrets if path.is_file())),
         absent=tuple(path for path in names if not os.path.lexists(path)),
-        placed={folder: number for folder in (*nested, *others) if (number := _number(folder))},
+        placed={folder: number for folder in (*nested, *others) if (number := _inode_of(folder))},
         roots=tuple(roots),
         mounted={folder: _commits(folder) for folder in repositories if os.path.lexists(folder)},
         worktrees=frozenset(one for folder in repositories for one in _folders_in(folder / "worktrees")),
@@ -273,7 +275,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
     )
 
 
-def open_again(guarded: Guarded) -> None:
+def open_again(guarded: GuardedPaths) -> None:
     """Give us access to the repositories and to the folders around them: a command may have taken it away."""
     around = {place for folder in (*guarded.mounted, *guarded.placed) for place in folder.parents}
     for place in sorted(place for place in around if any(place.is_relative_to(root) for root in guarded.roots)):
@@ -282,13 +284,13 @@ def open_again(guarded: Guarded) -> None:
         reopen_repository(folder)
 
 
-def put_aside(guarded: Guarded) -> tuple[str, ...]:
+def put_aside(guarded: GuardedPaths) -> tuple[str, ...]:
     """Rename forbidden files that were created; return the new names."""
-    replaced = [path for path, number in guarded.placed.items() if _number(path) not in (0, number)]
+    replaced = [path for path, number in guarded.placed.items() if _inode_of(path) not in (0, number)]
     return tuple(name for path in (*replaced, *guarded.absent) if os.path.lexists(path) and (name := move_aside(path)))
 
 
-class Left(Struct, frozen=True, kw_only=True):
+class Leftovers(Struct, frozen=True, kw_only=True):
     """Files that a command left behind."""
 
     files: tuple[Path, ...] = ()
@@ -301,7 +303,7 @@ class Left(Struct, frozen=True, kw_only=True):
     """Roots with more folders than are compared."""
 
 
-def left_in(guarded: Guarded, known: Repositories) -> Left:
+def left_in(guarded: GuardedPaths, known: Repositories) -> Leftovers:
     """Compare the folders with what they were; put aside what starts programs in repositories that were not there."""
     files, programs, aside, unseen = list[Path](), list[str](), list[str](), list[str]()
     for folder, before in guarded.open.items():
@@ -311,24 +313,24 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
     moved = frozenset(guarded.placed.values())
     for folder in guarded.mounted if not guarded.open else ():
         for worktree in _folders_in(folder / "worktrees"):
-            if worktree not in guarded.worktrees and _number(worktree) not in moved:
+            if worktree not in guarded.worktrees and _inode_of(worktree) not in moved:
                 aside += clean_folder(worktree)
     for root in guarded.roots:
         found = known.below(root)
         unseen += [] if found.is_whole else [str(root)]
         repositories = [root / ".git"] if os.path.lexists(root / ".git") else []
         for folder in (*repositories, *found.repositories):
-            if folder in guarded.mounted or _number(folder) in moved:
+            if folder in guarded.mounted or _inode_of(folder) in moved:
                 continue
             reopen_repository(folder)
             if guarded.loose.get(folder) != stamps_of(folder):
                 aside += clean_repository(folder, guarded.roots, guarded.mounted, guarded.worktrees)
         files += [Path(path) for path, stamp in found.taken_up.items() if guarded.taken_up.get(path) != stamp]
         programs += [path for path, stamp in found.programs.items() if guarded.programs.get(path) != stamp]
-    return Left(files=tuple(files), programs=tuple(programs), aside=tuple(aside), unseen=tuple(unseen))
+    return Leftovers(files=tuple(files), programs=tuple(programs), aside=tuple(aside), unseen=tuple(unseen))
 
 
-def put_back(guarded: Guarded, known: Repositories, files: Iterable[Path]) -> tuple[str, ...]:
+def put_back(guarded: GuardedPaths, known: Repositories, files: Iterable[Path]) -> tuple[str, ...]:
     """Put aside new and changed files, and give changed ones their earlier content; return the new names."""
     moved: list[str] = []
     for path in files:
@@ -345,18 +347,18 @@ def _commits(repository: Path) -> tuple[str, ...]:
     """Return the commits that the branches, tags and stashes of a repository refer to, and its HEAD."""
     texts = [_text(repository / name) for name in ("HEAD", "packed-refs", "logs/refs/stash")]
     for place, _, files in os.walk(repository / "refs"):
-        texts += [_text(Path(place, name)) for name in files[: _REFERENCES - len(texts)]]
+        texts += [_text(Path(place, name)) for name in files[: _MAX_REFERENCE_FILES - len(texts)]]
     return tuple(dict.fromkeys(_COMMIT.findall("\n".join(texts))))
 
 
 def _text(file: Path) -> str:
     try:
-        return read_strange(file, _REFERENCED).decode("ascii", "replace")
+        return read_strange(file, _MAX_REFERENCE_LENGTH).decode("ascii", "replace")
     except OSError:
         return ""
 
 
-def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
+def _guarded_in_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
     """Yield the guarded paths of a repository; add to `fixed` the folders that may not move."""
     if folder.is_symlink() or not folder.is_dir():
         yield from (folder,) if folder.is_file() else ()
@@ -368,12 +370,14 @@ def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
             hooks.mkdir()
     if info.is_dir() and not info.is_symlink():
         fixed[info] = None
-    yield from (folder / name for name in _OF_GIT)
+    yield from (folder / name for name in _GUARDED_GIT_PARTS)
 
 
-def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
+def _guarded_in_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
     """Yield the executed files of a repository below a root. Each costs one mount."""
-    found = (path for path in _of_repository(folder, fixed) if path.name in _RUNNING or path == folder)
+    found = (
+        path for path in _guarded_in_repository(folder, fixed) if path.name in _RUNNING_GIT_PARTS or path == folder
+    )
     yield from found
     fixed.pop(folder / "info", None)
 
@@ -389,7 +393,7 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
 
 
-def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
+def _least_changed(folders: Iterable[Path], name: str) -> list[Path]:
     """Return those in which a file changed longest ago (its ctime, which cannot be set back)."""
 
     def changed(folder: Path) -> int:
@@ -398,10 +402,10 @@ def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
                 return path.lstat().st_ctime_ns
         return 0
 
-    return sorted(folders, key=changed)[:_NESTED]
+    return sorted(folders, key=changed)[:_MAX_NESTED_REPOSITORIES]
 
 
-def _number(path: Path) -> int:
+def _inode_of(path: Path) -> int:
     """Return the inode of a path; 0 when nothing is there.
 
     An inode identifies a folder that was renamed: a repository that moved is the same repository.
@@ -412,7 +416,7 @@ def _number(path: Path) -> int:
         return 0
 
 
-def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -> Path | None:
+def _add_repository_of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -> Path | None:
     """Add the repository of a worktree, if that repository confirms it: otherwise a file could name any folder.
 
     Return the repository's folder for the worktree.
@@ -422,14 +426,14 @@ def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -
         return None
     common = own.parent.parent
     shown[common] = None
-    fixed |= dict.fromkeys([own, *(common / name for name in _WRITTEN if (common / name).is_dir())])
+    fixed |= dict.fromkeys([own, *(common / name for name in _WRITABLE_GIT_PARTS if (common / name).is_dir())])
     return own
 
 
 def _named_in(file: Path, before: str = "") -> Path | None:
     """Return the path that is the content of a file, behind a word."""
     try:
-        text = read_strange(file, _REFERENCED).decode().strip()
+        text = read_strange(file, _MAX_REFERENCE_LENGTH).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     return (file.parent / text.removeprefix(before)).resolve() if text.startswith(before) else None

@@ -23,11 +23,11 @@ from anyio import to_thread
 
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
-from .bubblewrap import Bounds, Line, clean, programs_in, toolchains, within_bounds
+from .bubblewrap import CommandLimits, CommandLine, clean, programs_in, toolchains, within_bounds
 from .comparison import Comparison, check
 from .own_folder import made_folder, remove_folder
-from .process import Held, start
-from .protected_paths import Guarded
+from .process import HeldResources, start
+from .protected_paths import GuardedPaths
 
 _PROGRAM: Final = Path("/usr/bin/sandbox-exec")
 _SYSTEM: Final = (
@@ -45,14 +45,14 @@ _SERVICES: Final = (
     "com.apple.system.notification_center",
     "com.apple.bsd.dirhelper",  # folders for temporary files
 )
-_OF_NETWORK: Final = (
+_NETWORK_SERVICES: Final = (
     "com.apple.dnssd.service",
     "com.apple.SystemConfiguration.configd",
     "com.apple.SystemConfiguration.DNSConfiguration",
     "com.apple.trustd.agent",  # certificates
     "com.apple.SecurityServer",
 )
-_ALWAYS: Final = (
+_COMMON_RULES: Final = (
     "(version 1)",
     "(deny default)",
     "(allow process-fork process-exec)",
@@ -71,7 +71,7 @@ class Seatbelt:
 
     environ: Mapping[str, str] = field(repr=False)
     """Environment of this process."""
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: CommandLimits = field(default_factory=CommandLimits)
     network: bool | Reach = False
     """Network that the operator permits to the model's commands; named hosts cannot be reached."""
     comparison: Comparison = field(default_factory=Comparison, repr=False)
@@ -89,7 +89,7 @@ class Seatbelt:
         compared = await self.comparison.begin(command)
         own = await to_thread.run_sync(made_folder)
         try:
-            held = Held(tidy=compared.tidy)
+            held = HeldResources(tidy=compared.tidy)
             line = self.line(command, compared.guarded, own)
             async with start(line, command.cwd, terminal=command.terminal, held=held) as running:
                 compared.attach(running)
@@ -99,16 +99,16 @@ class Seatbelt:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(remove_folder, own)
 
-    def line(self, command: Command, guarded: Guarded, own: Path) -> Line:
+    def line(self, command: Command, guarded: GuardedPaths, own: Path) -> CommandLine:
         """Return the line for a command. `own` is its home."""
         chains = toolchains(Path(self.environ.get("HOME") or "/nonexistent"))
         programs = programs_in(self.environ, (*chains, *command.folders))
         environment = {**clean(self.environ, own, programs), "TMPDIR": str(own), **command.environment}
         words = (str(_PROGRAM), "-p", profile(command, guarded, own, chains))
-        return Line(argv=(*within_bounds(self.bounds, ""), *words, *command.argv), environment=environment)
+        return CommandLine(argv=(*within_bounds(self.bounds, ""), *words, *command.argv), environment=environment)
 
 
-def profile(command: Command, guarded: Guarded, own: Path, chains: Iterable[Path]) -> str:
+def profile(command: Command, guarded: GuardedPaths, own: Path, chains: Iterable[Path]) -> str:
     """Return the profile of a command, in the language of Seatbelt: of several rules the last that fits decides.
 
     So what is forbidden comes last, behind the folders that are allowed.
@@ -116,9 +116,9 @@ def profile(command: Command, guarded: Guarded, own: Path, chains: Iterable[Path
     return "\n".join(_rules(command, guarded, own, chains))
 
 
-def _rules(command: Command, guarded: Guarded, own: Path, chains: Iterable[Path]) -> Iterator[str]:
-    yield from _ALWAYS
-    services = (*_SERVICES, *(_OF_NETWORK if command.network else ()))
+def _rules(command: Command, guarded: GuardedPaths, own: Path, chains: Iterable[Path]) -> Iterator[str]:
+    yield from _COMMON_RULES
+    services = (*_SERVICES, *(_NETWORK_SERVICES if command.network else ()))
     yield f"(allow mach-lookup{_all('global-name', services)})"
     yield f"(allow file-read* file-write* file-ioctl{_all('literal', (f'/dev/{name}' for name in _DEVICES))})"
     yield f"(allow file-read*{_all('subpath', (*_SYSTEM, *_real((*chains, *command.readable, *guarded.shown))))})"
@@ -155,7 +155,7 @@ def find_seatbelt(
     environ: Mapping[str, str],
     *,
     network: bool | Reach,
-    bounds: Bounds,
+    bounds: CommandLimits,
     comparison: Comparison,
 ) -> tuple[Seatbelt | None, str]:
     """Return the Seatbelt sandbox, or None and the reason. Runs commands: for a thread."""
@@ -179,7 +179,7 @@ def _problem(seatbelt: Seatbelt) -> str:
         outside.write_text("outside", encoding="utf-8")
         for text, is_allowed in (("echo x > y && cat y", True), (f"cat '{outside}'", False)):
             command = Command(argv=("/bin/bash", "-c", text), cwd=inside, folders=(inside,))
-            line = seatbelt.line(command, Guarded(), inside)
+            line = seatbelt.line(command, GuardedPaths(), inside)
             done = subprocess.run(
                 line.argv,
                 env=dict(line.environment),

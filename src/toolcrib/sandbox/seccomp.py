@@ -42,11 +42,11 @@ _FAMILIES: Final = (0, 1, 2, 10, 16)
 """Unspecified, local, IPv4, IPv6, netlink: each belongs to a network namespace."""
 _FAMILIES_OF_NETWORK: Final = (2, 10, 16)
 _NEW_USER: Final = 0x10000000  # CLONE_NEWUSER
-_LOCAL: Final = 1
+_LOCAL_FAMILY: Final = 1
 _KIND_OF_SOCKET: Final = 0xF
-_CONNECTED: Final = (1, 5)
+_CONNECTED_TYPES: Final = (1, 5)
 """Stream and packets in order: a pair of datagram sockets could still send to any service of the machine."""
-_OF_USER: Final = {"setpriority": 2, "ioprio_set": 3}
+_PER_USER_CALLS: Final = {"setpriority": 2, "ioprio_set": 3}
 """PRIO_USER and IOPRIO_WHO_USER: every process of a user."""
 _SET_LEASE: Final = 1024  # F_SETLEASE: others wait where they open the file
 _ATTRIBUTES: Final = (
@@ -230,11 +230,11 @@ def _limits(calls: _SharedCalls) -> Iterator[bytes]:
     for number in calls.own:
         yield from _of(number, _step(_LOAD, _FIRST), _step(_EQUAL, 0, yes=1), refused, allowed)
     for number, name in calls.priority.items():
-        which = (_step(_LOAD, _FIRST), _step(_EQUAL, _OF_USER[name], yes=1))
+        which = (_step(_LOAD, _FIRST), _step(_EQUAL, _PER_USER_CALLS[name], yes=1))
         yield from _of(number, _step(_LOAD, _SECOND), _step(_EQUAL, 0, no=3), *which, allowed, refused)
-    kinds = (_step(_EQUAL, kind, yes=len(_CONNECTED) - place) for place, kind in enumerate(_CONNECTED))
+    kinds = (_step(_EQUAL, kind, yes=len(_CONNECTED_TYPES) - place) for place, kind in enumerate(_CONNECTED_TYPES))
     kind = (_step(_LOAD, _SECOND), _step(_MASK, _KIND_OF_SOCKET), *kinds)
-    family = (_step(_LOAD, _FIRST), _step(_EQUAL, _LOCAL, no=len(kind)))
+    family = (_step(_LOAD, _FIRST), _step(_EQUAL, _LOCAL_FAMILY, no=len(kind)))
     yield from _of(calls.socketpair, *family, *kind, refused, allowed)
     for number, requests in ((calls.ioctl, _ATTRIBUTES), (calls.fcntl, (_SET_LEASE,))):
         each = (_step(_EQUAL, request, yes=len(requests) - place) for place, request in enumerate(requests))

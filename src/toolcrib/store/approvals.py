@@ -38,20 +38,22 @@ from .readers import Reader
 from .threads import Writer
 from .vault import Vault, purpose_of
 
-_KEPT: Final = 30 * 86_400.0
+_KEPT_SECONDS: Final = 30 * 86_400.0
 """Seconds for which a settled approval can be looked up."""
-_SKEW: Final = 30.0
+_CLOCK_SKEW_SECONDS: Final = 30.0
 """Seconds by which clocks of machines that share a store may differ."""
-_LATE: Final = ".late"
+_LATE_CALL_SUFFIX: Final = ".late"
 """Suffix of the id of a call that is made after its caller left: the caller's own attempt has the plain id."""
 
-_NAMES: Final = {"call_id": "call", "by": "decided_by"}
+_COLUMN_BY_FIELD: Final = {"call_id": "call", "by": "decided_by"}
 _FIELDS: Final = Approval.__struct_fields__
-_SHOWN: Final = ", ".join(_NAMES.get(name, name) for name in _FIELDS)
-_SECRET: Final = "writer, sealed, edited, result"
-_INSERT: Final = f"INSERT INTO approvals ({_SHOWN}, {_SECRET}) VALUES ({', '.join('?' * (len(_FIELDS) + 4))})"
-_ROW: Final = f"SELECT {_SHOWN}, {_SECRET} FROM approvals"
-_RAN: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ?"
+_PUBLIC_COLUMNS: Final = ", ".join(_COLUMN_BY_FIELD.get(name, name) for name in _FIELDS)
+_SECRET_COLUMNS: Final = "writer, sealed, edited, result"
+_INSERT: Final = (
+    f"INSERT INTO approvals ({_PUBLIC_COLUMNS}, {_SECRET_COLUMNS}) VALUES ({', '.join('?' * (len(_FIELDS) + 4))})"
+)
+_SELECT_ROWS: Final = f"SELECT {_PUBLIC_COLUMNS}, {_SECRET_COLUMNS} FROM approvals"
+_SELECT_BEGUN_CALL: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ?"
 
 
 class _Row(Struct, frozen=True):
@@ -111,7 +113,7 @@ class ApprovalRows:
             parameters += sorted(stored)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         newest = f"SELECT id FROM approvals{where} ORDER BY created DESC, id DESC LIMIT ?"  # sorts without the calls
-        sql = f"SELECT {_SHOWN} FROM approvals WHERE id IN ({newest}) ORDER BY created DESC, id DESC"
+        sql = f"SELECT {_PUBLIC_COLUMNS} FROM approvals WHERE id IN ({newest}) ORDER BY created DESC, id DESC"
         now = self._clock()
         stored = await self._reader.rows(_approval, sql, (*parameters, limit), apart=True)  # 0.1 s for 10,000
         found = [_at(approval, now) for approval in stored]
@@ -241,7 +243,7 @@ class ApprovalRows:
         differ.
         """
         rows = transaction.execute(
-            f"{_ROW} WHERE principal = ? AND hash = ? AND gone = 0 AND expires > ?"
+            f"{_SELECT_ROWS} WHERE principal = ? AND hash = ? AND gone = 0 AND expires > ?"
             " AND (state IN ('pending', 'approved') AND job IN ('', ?) OR state = 'denied' AND job = ?)"
             " ORDER BY created DESC",
             (asked.principal, asked.hash, now, HELD, HELD),
@@ -269,7 +271,7 @@ class ApprovalRows:
         is_ours = found.gone and found.state == "approved" and (here or row.writer == self._lease.id or is_dead)
         if not is_ours and not (is_dead and found.state in ("approved", "used")):
             return None
-        if transaction.execute(_RAN, (found.call_id, found.call_id)).fetchone() is not None:
+        if transaction.execute(_SELECT_BEGUN_CALL, (found.call_id, found.call_id)).fetchone() is not None:
             transaction.execute("UPDATE approvals SET ran = 'recorded', sealed = '', edited = '' WHERE id = ?", (id,))
             return None
         taken = (self._lease.id, RESUMED if here else "", id)
@@ -278,7 +280,7 @@ class ApprovalRows:
 
 
 def _tidy(transaction: Transaction, now: float) -> None:
-    """Record expiries, and erase obsolete data: real arguments at once, rows after `_KEPT`.
+    """Record expiries, and erase obsolete data: real arguments at once, rows after `_KEPT_SECONDS`.
 
     Runs with each new question, so that expiries need no timer; readers compute them (`_at`).
     """
@@ -291,7 +293,7 @@ def _tidy(transaction: Transaction, now: float) -> None:
         "UPDATE approvals SET sealed = '', edited = '' WHERE state = 'used' AND sealed <> ''"
         " AND EXISTS (SELECT 1 FROM calls WHERE calls.id = approvals.call)",
     )
-    transaction.execute("DELETE FROM approvals WHERE expires < ?", (now - _KEPT,))
+    transaction.execute("DELETE FROM approvals WHERE expires < ?", (now - _KEPT_SECONDS,))
 
 
 def _settle(transaction: Transaction, id: str, settlement: Settlement, edited: str, now: float) -> Approval:
@@ -343,7 +345,7 @@ def _redeem(transaction: Transaction, id: str, call_id: str, hash: str, now: flo
     if row is None or row.approval.hash != hash or not _is_same_call(transaction, row.approval, call_id):
         raise ToolFailure("denied", "this approval is for another call, tool, folder or caller: nothing ran")
     found = _at(row.approval, now)
-    if found.state == "used" and transaction.execute(_RAN, (call_id, call_id)).fetchone() is None:
+    if found.state == "used" and transaction.execute(_SELECT_BEGUN_CALL, (call_id, call_id)).fetchone() is None:
         return
     if found.state != "approved":
         raise ToolFailure("denied", f"approval {id} is {found.state} and cannot be used: nothing ran")
@@ -362,7 +364,7 @@ def _leave(transaction: Transaction, id: str, keep: bool, now: float) -> Approva
             (id,),
         )
         return replace(found, state="cancelled", comment="the caller left")
-    call_id = found.call_id + _LATE
+    call_id = found.call_id + _LATE_CALL_SUFFIX
     transaction.execute("UPDATE approvals SET gone = 1, call = ? WHERE id = ?", (call_id, id))
     return replace(found, gone=True, call_id=call_id)
 
@@ -405,7 +407,7 @@ def _is_same_call(transaction: Transaction, approval: Approval, call_id: str) ->
 
 def _at(approval: Approval, now: float) -> Approval:
     """Return the approval as it counts at that moment."""
-    if approval.state in OPEN and not approval.created - _SKEW <= now < approval.expires:
+    if approval.state in OPEN and not approval.created - _CLOCK_SKEW_SECONDS <= now < approval.expires:
         return replace(approval, state="expired")
     return approval
 
@@ -420,7 +422,7 @@ def _late(found: Approval) -> ToolFailure:
 
 
 def _find(connection: Connection, id: str) -> _Row | None:
-    values = connection.execute(f"{_ROW} WHERE id = ?", (id,)).fetchone()
+    values = connection.execute(f"{_SELECT_ROWS} WHERE id = ?", (id,)).fetchone()
     return None if values is None else _row(values)
 
 

@@ -10,7 +10,7 @@ from .chain import Transaction
 from .readers import Reader
 from .threads import Writer
 
-_KEPT: Final = 7
+_KEPT_DAYS: Final = 7
 """Days that are remembered."""
 
 _ADD: Final = (
@@ -45,5 +45,5 @@ class BudgetRows:
 
 
 def _add(transaction: Transaction, principal: str, day: int, calls: int, tokens: int) -> None:
-    transaction.execute("DELETE FROM budgets WHERE day < ?", (day - _KEPT,))
+    transaction.execute("DELETE FROM budgets WHERE day < ?", (day - _KEPT_DAYS,))
     transaction.execute(_ADD, (principal, day, calls, tokens))

@@ -54,16 +54,16 @@ _KEYS: Final = ("seq", *COLUMNS, "prev", "hash")
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
 """The outcome of a call that may have run, with an unknown result."""
 
-_NAME: Final = 1000
+_MAX_NAME_LENGTH: Final = 1000
 """Characters of a name that no tool has."""
-_ARGUMENT_BYTES: Final = 8192
+_MAX_ARGUMENT_BYTES: Final = 8192
 _EXCERPT_BYTES: Final = 7000
 """Of longer arguments, this much of their JSON is kept, as text."""
 
-_STARTED: Final = (*COLUMNS[:11], "started")
+_INTENT_COLUMNS: Final = (*COLUMNS[:11], "started")
 """Columns that are known when a call starts: the content of an intent."""
 
-_BY: Final = " by "
+_CLIENT_SEPARATOR: Final = " by "
 """In the column `origin`, between the way in and the client: `mcp by claude-code/2.1`."""
 
 Redact = Callable[[Sequence[Any]], Sequence[Any]]
@@ -375,7 +375,7 @@ class Calls:
     def _intend(self, transaction: Transaction, call: Call, now: float, clock: float) -> None:
         started = now - (clock - call.started) if call.started else now
         values = self._start_values(call, started, *self._shown([call.display_arguments]))
-        text = dumps(dict(zip(_STARTED, readable(values), strict=True))).decode()
+        text = dumps(dict(zip(_INTENT_COLUMNS, readable(values), strict=True))).decode()
         transaction.intend(call.id, self._lease.id, text)
 
     def _record(self, transaction: Transaction, call: Call, result: ToolResult, now: float, clock: float) -> None:
@@ -408,13 +408,13 @@ class Calls:
         shown, digest = _arguments(call.arguments, display, grant)
         name, requested = tool.name if tool else call.name, call.route.requested or call.name
         if tool is None:  # a model may have written any text as the name
-            name, requested = name[:_NAME], requested[:_NAME]
+            name, requested = name[:_MAX_NAME_LENGTH], requested[:_MAX_NAME_LENGTH]
             name, requested = self._shown((name, requested))
         texts = (
             call.id,
             call.session.key,
             call.session.principal,
-            f"{call.origin}{_BY}{call.client.client_name}" if call.client.client_name else call.origin,
+            f"{call.origin}{_CLIENT_SEPARATOR}{call.client.client_name}" if call.client.client_name else call.origin,
             name,
             requested,
             "dry_run" if call.options.dry_run else decision.effect if decision else "",
@@ -436,7 +436,7 @@ def _arguments(arguments: Any, display: Any, grant: Grant | None) -> tuple[str, 
         shown = dumps(display)
     except (TypeError, ValueError, RecursionError) as error:
         return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""
-    if len(shown) > _ARGUMENT_BYTES:
+    if len(shown) > _MAX_ARGUMENT_BYTES:
         head = shown[:_EXCERPT_BYTES].decode("utf-8", "ignore")
         shown = dumps({"truncated": True, "bytes": len(shown), "head": head})
     return shown.decode(), digest
@@ -473,7 +473,7 @@ def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[st
 
 def _call_row(row: Sequence[Any]) -> CallRow:
     values: dict[str, Any] = dict(zip(("seq", *COLUMNS), readable(row), strict=True))
-    values["origin"], _, values["client"] = values["origin"].partition(_BY)
+    values["origin"], _, values["client"] = values["origin"].partition(_CLIENT_SEPARATOR)
     return CallRow(**values)
 
 
@@ -525,9 +525,9 @@ def _conditions(filters: CallFilter, after: int, before: int) -> tuple[str, Sequ
         # The last condition alone copies every row's origin, 60 ms of a million; the first costs 18 ms less than the
         # second where calls have no client.
         wanted += [
-            ("length(origin) > ?", len(_BY) + len(client.replace("*", ""))),
-            ("origin LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}%"),
-            ("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"),
+            ("length(origin) > ?", len(_CLIENT_SEPARATOR) + len(client.replace("*", ""))),
+            ("origin LIKE ? ESCAPE '!'", f"%{_CLIENT_SEPARATOR}{_pattern(client)}%"),
+            ("origin || '/' LIKE ? ESCAPE '!'", f"%{_CLIENT_SEPARATOR}{_pattern(client)}/%"),
         ]
     wanted = [(condition, value) for condition, value in wanted if value]
     where = " AND ".join(condition for condition, _ in wanted)

@@ -62,30 +62,30 @@ EVENT_COLUMNS: Final = ("id", "type", "project_id", "actor", "payload", "time", 
 GENESIS: Final = "0" * 64
 """Predecessor hash of the first row."""
 
-_ALL: Final = ", ".join(("seq", *COLUMNS, "prev", "hash"))
-_ROW: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
+_ALL_COLUMNS: Final = ", ".join(("seq", *COLUMNS, "prev", "hash"))
+_PLACEHOLDERS: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
 _TAKE_BACK: Final = "DELETE FROM calls WHERE seq > ? AND seq <= ?"
-_TOGETHER: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+_BATCH_SIZES: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
 back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
-_CHAINED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
-_GATHERED: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
-_PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
+_CHAINED_TABLE: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
+_GATHERED_TABLE: Final = regex(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
+_PAGE: Final = f"SELECT {_ALL_COLUMNS} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _BEFORE: Final = "SELECT hash FROM calls WHERE seq < ? ORDER BY seq DESC LIMIT 1"
 _PAGE_ROWS: Final = 200
 """Rows that stay in the cache of a processor: `verify` takes a seventh less CPU than with 1,000."""
-_LOWEST: Final = -(2**63)
+_MIN_SEQUENCE: Final = -(2**63)
 _PUT_HEAD: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-_UNCOUNTED: Final = 100
+_ADDITIONS_BETWEEN_COUNTS: Final = 100
 """Additions between two counts of the same things."""
-_PROCESSES: Final = 100
+_MAX_PROCESSES: Final = 100
 """Processes whose additions in that time the maximum allows for: near it each one is counted."""
-_COUNTED: Final = 1000
+_MAX_REMEMBERED_COUNTS: Final = 1000
 """Counts that are remembered."""
 _RETENTION: Final = "retention"
-_ORIGIN: Final = COLUMNS.index("origin")
-_ARGUMENTS: Final = COLUMNS.index("arguments")
+_ORIGIN_INDEX: Final = COLUMNS.index("origin")
+_ARGUMENTS_INDEX: Final = COLUMNS.index("arguments")
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -141,9 +141,9 @@ class Transaction:
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
-        if _names(_CHAINED, sql):
+        if _names(_CHAINED_TABLE, sql):
             self.write()
-        elif self._gathered and _names(_GATHERED, sql):
+        elif self._gathered and _names(_GATHERED_TABLE, sql):
             self.write_gathered()
         return self.connection.execute(sql, parameters)
 
@@ -152,16 +152,16 @@ class Transaction:
 
         Few additions under the same key are counted: that takes a millisecond for 10,000.
 
-        Near the maximum each addition is counted. Far from it up to `_UNCOUNTED` are not, and at most a hundredth of
-        the room, so that a hundred processes together stay below the maximum.
+        Near the maximum each addition is counted. Far from it up to `_ADDITIONS_BETWEEN_COUNTS` are not, and at most a
+        hundredth of the room, so that a hundred processes together stay below the maximum.
         """
         if left := self._uncounted.pop(key, 0):
             if left > 1:
                 self._uncounted[key] = left - 1
             return True
         room = most - count()
-        if (ahead := min(_UNCOUNTED, room // _PROCESSES)) > 0:
-            if len(self._uncounted) >= _COUNTED:
+        if (ahead := min(_ADDITIONS_BETWEEN_COUNTS, room // _MAX_PROCESSES)) > 0:
+            if len(self._uncounted) >= _MAX_REMEMBERED_COUNTS:
                 self._uncounted.clear()
             self._uncounted[key] = ahead
         return room > 0
@@ -368,7 +368,7 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
     head, floor = read_head(connection), read_head(connection, "floor")
     signed, known_seq = floor.seq == 0, None if known is None else known.seq
     seq, digest = floor.seq, floor.hash
-    for row in _stored_from(connection, _LOWEST):
+    for row in _stored_from(connection, _MIN_SEQUENCE):
         # Written out, since a call or an object for each of a million rows costs as much as its hash.
         found = hashlib.sha256(digest.encode() + canonical_row(row[:-2])).digest()  # `hexdigest` takes 150 ns more
         own = row[-1].hex() if isinstance(row[-1], bytes) else row[-1]
@@ -394,32 +394,32 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
 
 def _signs(values: Sequence[Any], floor: Head) -> bool:
     """Whether this row records that retention dropped everything up to `floor`."""
-    if values[_ORIGIN] != _RETENTION:
+    if values[_ORIGIN_INDEX] != _RETENTION:
         return False
-    record = json.loads(values[_ARGUMENTS])
+    record = json.loads(values[_ARGUMENTS_INDEX])
     return record["last"] == floor.seq and record["hash"] == floor.hash
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut `items` into pieces of the sizes in `_TOGETHER`, the largest first."""
+    """Cut `items` into pieces of the sizes in `_BATCH_SIZES`, the largest first."""
     if len(items) == 1:  # as a call alone has it
         yield items
         return
     first = 0
-    for size in _TOGETHER:
+    for size in _BATCH_SIZES:
         while len(items) - first >= size:
             yield items[first : first + size]
             first += size
 
 
 def padded(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut `items` into pieces of one size in `_TOGETHER` each, the last item repeated where one is too short.
+    """Cut `items` into pieces of one size in `_BATCH_SIZES` each, the last item repeated where one is too short.
 
     For statements to which a repeated row means nothing: half as many as with `chunks`.
     """
-    for first in range(0, len(items), _TOGETHER[0]):
-        part = items[first : first + _TOGETHER[0]]
-        size = min(size for size in _TOGETHER if size >= len(part))
+    for first in range(0, len(items), _BATCH_SIZES[0]):
+        part = items[first : first + _BATCH_SIZES[0]]
+        size = min(size for size in _BATCH_SIZES if size >= len(part))
         yield [*part, *repeat(part[-1], size - len(part))]
 
 
@@ -435,7 +435,7 @@ def _marks(count: int) -> str:
 
 @cache
 def _insert(count: int) -> str:
-    return f"INSERT INTO calls ({_ALL}) VALUES {', '.join([_ROW] * count)} ON CONFLICT (id) DO NOTHING"
+    return f"INSERT INTO calls ({_ALL_COLUMNS}) VALUES {', '.join([_PLACEHOLDERS] * count)} ON CONFLICT (id) DO NOTHING"
 
 
 @cache

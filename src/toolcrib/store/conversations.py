@@ -18,7 +18,7 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-_KEPT: Final = 30 * 86_400.0
+_KEPT_SECONDS: Final = 30 * 86_400.0
 """Seconds after its last use for which a conversation is stored."""
 _GET: Final = "SELECT state, revision, used FROM conversations WHERE principal = ? AND key = ?"
 _PUT: Final = (
@@ -108,7 +108,7 @@ class ConversationRows:
         """Note a use with one of the next commits. Never waits, never raises."""
         self._writer.later(_touch, principal, key, now)
 
-    def stain(self, principal: str, key: str, name: str, now: float) -> None:
+    def mark_tainted(self, principal: str, key: str, name: str, now: float) -> None:
         """Call a conversation tainted by the tool `name`, with one of the next commits. Never waits, never raises."""
         self._writer.later(_merge, principal, key, SavedState(tainted=name), SavedState(), now)
 
@@ -126,7 +126,7 @@ def _row(found: Any) -> ConversationRow | None:
 def _merge(
     transaction: Transaction, principal: str, key: str, state: SavedState, base: SavedState, now: float
 ) -> ConversationRow:
-    transaction.execute("DELETE FROM conversations WHERE used < ?", (now - _KEPT,))
+    transaction.execute("DELETE FROM conversations WHERE used < ?", (now - _KEPT_SECONDS,))
     known = _row(transaction.execute(_GET, (principal, key)).fetchone())
     merged = state if known is None else state.merge(base, known.state)
     revision = 1 if known is None else known.revision + 1

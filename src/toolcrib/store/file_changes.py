@@ -25,7 +25,7 @@ from .vault import Vault
 
 _COLUMNS: Final = PendingChange.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
-_OF: Final = "WHERE principal = ? AND workspace = ? AND owner = ?"
+_OWNED: Final = "WHERE principal = ? AND workspace = ? AND owner = ?"
 _INSERT: Final = (
     f"INSERT INTO pending_changes (principal, workspace, owner, {_NAMES})"
     f" VALUES (?, ?, ?, {', '.join('?' * len(_COLUMNS))})"
@@ -40,8 +40,8 @@ _PUT_CONTENT: Final = (
     " ON CONFLICT (principal, workspace, owner, digest) DO NOTHING"
 )
 _SWEEP: Final = (
-    f"DELETE FROM pending_contents {_OF} AND digest NOT IN (SELECT content FROM pending_changes {_OF})"
-    f" AND digest NOT IN (SELECT before FROM pending_changes {_OF})"
+    f"DELETE FROM pending_contents {_OWNED} AND digest NOT IN (SELECT content FROM pending_changes {_OWNED})"
+    f" AND digest NOT IN (SELECT before FROM pending_changes {_OWNED})"
 )
 
 
@@ -81,7 +81,9 @@ class PendingChanges:
 
     async def content(self, key: PendingKey, digest: str) -> bytes:
         """Return a content. Raises `ToolFailure("not_found")` for one that is not kept any more."""
-        row = await self._reader.row(f"SELECT sealed FROM pending_contents {_OF} AND digest = ?", (*_of(key), digest))
+        row = await self._reader.row(
+            f"SELECT sealed FROM pending_contents {_OWNED} AND digest = ?", (*_of(key), digest)
+        )
         if row is None:
             raise ToolFailure("not_found", "this pending content is gone: it was accepted or rejected meanwhile")
         return await to_thread.run_sync(self._opened, key, digest, str(row[0]))
@@ -119,16 +121,16 @@ def _purpose(key: PendingKey, digest: str) -> str:
 
 
 def _get(connection: Connection, key: PendingKey) -> PendingSet:
-    sql = f"SELECT files, version, changed FROM pending_sets {_OF}"
+    sql = f"SELECT files, version, changed FROM pending_sets {_OWNED}"
     row = connection.execute(sql, _of(key)).fetchone()
     if row is None:
         return PendingSet(key=key)
-    rows = connection.execute(f"SELECT {_NAMES} FROM pending_changes {_OF} ORDER BY path", _of(key)).fetchall()
+    rows = connection.execute(f"SELECT {_NAMES} FROM pending_changes {_OWNED} ORDER BY path", _of(key)).fetchall()
     return PendingSet(key=key, files=row[0], version=row[1], changed=row[2], changes=tuple(map(_change, rows)))
 
 
 def _version(connection: Connection, key: PendingKey) -> int:
-    row = connection.execute(f"SELECT version FROM pending_sets {_OF}", _of(key)).fetchone()
+    row = connection.execute(f"SELECT version FROM pending_sets {_OWNED}", _of(key)).fetchone()
     return int(row[0]) if row else 0
 
 
@@ -142,7 +144,7 @@ def _replace(transaction: Transaction, new: PendingSet, sealed: Sequence[_Sealed
     wanted = {change.path: change for change in new.changes}
     for path in kept:
         if wanted.get(path) != kept[path]:
-            transaction.execute(f"DELETE FROM pending_changes {_OF} AND path = ?", (*of, path))
+            transaction.execute(f"DELETE FROM pending_changes {_OWNED} AND path = ?", (*of, path))
     for path, change in wanted.items():
         if kept.get(path) != change:
             values = (getattr(change, name) for name in _COLUMNS)
@@ -151,7 +153,7 @@ def _replace(transaction: Transaction, new: PendingSet, sealed: Sequence[_Sealed
     for content in sealed:
         transaction.execute(_PUT_CONTENT, (*of, content.digest, content.size, content.text))
     transaction.execute(_SWEEP, (*of, *of, *of))
-    held = transaction.execute(f"SELECT coalesce(sum(size), 0) FROM pending_contents {_OF}", of).fetchone()[0]
+    held = transaction.execute(f"SELECT coalesce(sum(size), 0) FROM pending_contents {_OWNED}", of).fetchone()[0]
     if held > MAX_PENDING:
         raise _too_large()
     transaction.execute(_PUT_SET, (*of, new.files, new.version, new.changed))

@@ -28,7 +28,7 @@ from .readers import Reader
 from .threads import Writer
 from .vault import Vault
 
-_LIFETIME: Final = 24 * 3600.0
+_LIFETIME_SECONDS: Final = 24 * 3600.0
 """Seconds for which keys, and the runs of workflows whose steps are known by them, are kept."""
 _PURPOSE: Final = "workflow"
 _PUT: Final = (
@@ -36,13 +36,13 @@ _PUT: Final = (
     " DO UPDATE SET state = excluded.state, changed = excluded.changed"
 )
 
-_WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
+_SELECT_WAITING_JOB: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
 """A job that was accepted holds its key until it ends, in any process."""
 
-_HOLD: Final = (
+_HOLD_KEY: Final = (
     "INSERT INTO receipts (principal, key, request_hash, call, writer, created) VALUES {} ON CONFLICT (principal, key)"
     " DO UPDATE SET request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer,"
-    f" created = excluded.created, result = NULL WHERE receipts.created < excluded.created - {_LIFETIME}"
+    f" created = excluded.created, result = NULL WHERE receipts.created < excluded.created - {_LIFETIME_SECONDS}"
     " OR (receipts.result IS NULL AND receipts.call = excluded.call"
     " AND receipts.request_hash = excluded.request_hash)"
 )
@@ -64,14 +64,14 @@ class WorkflowRuns:
     async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
         """Return the last saved state. Raises `ToolFailure("storage")` when it cannot be read."""
         sql = "SELECT state FROM workflow_runs WHERE principal = ? AND id = ? AND changed >= ?"
-        row = await self._reader.row(sql, (principal, id, self._clock() - _LIFETIME))
+        row = await self._reader.row(sql, (principal, id, self._clock() - _LIFETIME_SECONDS))
         return self._vault.open(row[0], _PURPOSE) if row else None
 
     async def save(self, id: str, principal: str, state: Mapping[str, Any]) -> None:
         """Keep `state`, on the disk. Raises `ToolFailure("storage")`."""
         now = self._clock()
         row = (id, principal, self._vault.seal(state, _PURPOSE), now)
-        await self._writer.run(_save, row, now - _LIFETIME, durable=True)
+        await self._writer.run(_save, row, now - _LIFETIME_SECONDS, durable=True)
 
     async def forget(self, id: str, principal: str) -> None:
         """Keep nothing of the run any more."""
@@ -159,7 +159,7 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
     for principal, key, call, writer in rows:
         if not free[writer]:
             continue
-        if call not in started and transaction.execute(_WAITS, (call, call)).fetchone() is not None:
+        if call not in started and transaction.execute(_SELECT_WAITING_JOB, (call, call)).fetchone() is not None:
             continue
         if call in started:
             _settle(transaction, principal, key, dumps(_pack(unknown)).decode())
@@ -196,7 +196,7 @@ def _put(connection: Connection, rows: Sequence[_KeyClaim | _Result]) -> None:
     is_each_once = len({row.values[:2] for row in wanted}) == len(wanted)
     for part in chunks(wanted) if is_each_once else ([row] for row in wanted):  # PostgreSQL changes no row twice
         marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(part))
-        held = connection.execute(_HOLD.format(marks), [value for row in part for value in row.values]).rowcount
+        held = connection.execute(_HOLD_KEY.format(marks), [value for row in part for value in row.values]).rowcount
         if held != len(part):
             for row in part:
                 row.outcome = _outcome(connection, row)
@@ -217,7 +217,7 @@ def _outcome(connection: Connection, wanted: _KeyClaim) -> Reservation:
 
 def forget_receipts(transaction: Transaction, now: float) -> None:
     """Delete expired receipts."""
-    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME,))
+    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME_SECONDS,))
 
 
 def hold_key(transaction: Transaction, principal: str, key: str, request: str, call: str, writer: str) -> None:

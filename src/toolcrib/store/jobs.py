@@ -35,20 +35,20 @@ from .idempotency import hold_key, settle_receipts
 from .readers import Reader
 from .threads import Writer
 
-_SHARE: Final = 16
+_EXCESS_SHARE: Final = 16
 """Of so many jobs that are kept, one more may be kept for a while."""
-_PRINCIPALS: Final = 1000
+_MAX_COUNTED_PRINCIPALS: Final = 1000
 """Principals whose jobs that ended are counted."""
-_OURS: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"
+_WHERE_CLAIMED_HERE: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"
 
-_WAITING: Final = (
+_WAITING_PRINCIPALS: Final = (
     "WITH RECURSIVE one (principal) AS (SELECT min(principal) FROM jobs WHERE worker = '' AND ended IS NULL UNION ALL"
     " SELECT (SELECT min(principal) FROM jobs WHERE principal > one.principal AND worker = '' AND ended IS NULL)"
     " FROM one WHERE one.principal IS NOT NULL) SELECT principal FROM one WHERE principal IS NOT NULL"
 )
 """Principals of waiting jobs: one step of the index for each, however many jobs they have."""
-_HELD: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ended IS NULL GROUP BY principal"
-_NEXT: Final = (
+_WORKING_COUNTS: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ended IS NULL GROUP BY principal"
+_NEXT_WAITING: Final = (
     "SELECT * FROM (SELECT accepted, id, attempt, principal FROM jobs WHERE principal = ? AND worker = ''"
     " AND ended IS NULL ORDER BY accepted, id LIMIT ?) AS found"
 )
@@ -224,9 +224,9 @@ class JobRows:
     def _may_sweep(self, principal: str, kept: int) -> bool:
         """Whether to look for old jobs now: it takes as long as a step over all that are kept."""
         left = self._unswept.get(principal, 0)
-        if len(self._unswept) >= _PRINCIPALS:
+        if len(self._unswept) >= _MAX_COUNTED_PRINCIPALS:
             self._unswept.clear()
-        self._unswept[principal] = left - 1 if left else kept // _SHARE
+        self._unswept[principal] = left - 1 if left else kept // _EXCESS_SHARE
         return not left
 
     async def call_off(self, id: str, result: ToolResult) -> bool:
@@ -337,16 +337,16 @@ def _hold_own_key(transaction: Transaction, row: JobRow) -> None:
         hold_key(transaction, row.principal, row.key, row.request, row.call, row.worker)
 
 
-_CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
+_SELECT_CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
 """A statement of its own: SQLite before 3.35 has no `RETURNING`."""
 
 
 def _take(transaction: Transaction, worker: str, room: int, working: int, without: Collection[str]) -> ClaimedJobs:
     """Claim waiting jobs. The next one is always of a principal with the fewest running jobs, which a heap finds."""
-    waiting = [principal for (principal,) in transaction.execute(_WAITING).fetchall()]
+    waiting = [principal for (principal,) in transaction.execute(_WAITING_PRINCIPALS).fetchall()]
     if not waiting:
         return ClaimedJobs(jobs=[], is_more=False)
-    held: dict[str, int] = dict(transaction.execute(_HELD).fetchall())
+    held: dict[str, int] = dict(transaction.execute(_WORKING_COUNTS).fetchall())
     free = {principal: min(room, working - held.get(principal, 0)) for principal in waiting}
     may = _next_of(transaction, {one: max(free[one], 0) + 1 + len(without) for one in waiting}, without)
     chosen: dict[str, int] = {}
@@ -368,7 +368,7 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
     for ids in padded(list(chosen)):
         marks = ", ".join("?" * len(ids))
         transaction.execute(_CLAIM.format(marks), (worker, *ids))
-        found = transaction.execute(_CLAIMED.format(marks), ids).fetchall()
+        found = transaction.execute(_SELECT_CLAIMED.format(marks), ids).fetchall()
         claimed |= {row.id: row for row in map(_row, found)}
     jobs = [
         _resumed(transaction, claimed[id]) if chosen[id] else Claimed(row=claimed[id], is_begun=True) for id in chosen
@@ -385,7 +385,7 @@ def _next_of(
     """Return id and attempt of the next jobs of principals, `most` of each, but for those of `without`."""
     found: dict[str, list[tuple[str, int]]] = {}
     for principals in chunks(list(most)):
-        sql = " UNION ALL ".join([_NEXT] * len(principals))
+        sql = " UNION ALL ".join([_NEXT_WAITING] * len(principals))
         limits = [value for principal in principals for value in (principal, most[principal])]
         for _, id, attempt, principal in sorted(transaction.execute(sql, limits).fetchall()):
             if id not in without:
@@ -402,7 +402,10 @@ def _resumed(transaction: Transaction, row: JobRow) -> Claimed:
 
 
 def _begin(transaction: Transaction, row: JobRow, attempt: int, key: str) -> bool:
-    if transaction.execute(f"UPDATE jobs SET attempt = ? {_OURS}", (attempt, *_holder(row))).rowcount != 1:
+    if (
+        transaction.execute(f"UPDATE jobs SET attempt = ? {_WHERE_CLAIMED_HERE}", (attempt, *_holder(row))).rowcount
+        != 1
+    ):
         return False
     if attempt > 1:
         sql = "UPDATE receipts SET call = ?, result = NULL WHERE principal = ? AND key = ? AND call = ?"
@@ -411,7 +414,7 @@ def _begin(transaction: Transaction, row: JobRow, attempt: int, key: str) -> boo
 
 
 def _release(transaction: Transaction, holder: tuple[str, str, int], more: int) -> None:
-    sql = f"UPDATE jobs SET worker = '', claim = claim + 1, attempt = attempt + ? {_OURS}"
+    sql = f"UPDATE jobs SET worker = '', claim = claim + 1, attempt = attempt + ? {_WHERE_CLAIMED_HERE}"
     transaction.execute(sql, (more, *holder))
 
 

@@ -52,7 +52,7 @@ went. A plan that was made while a table was small does not read all of it when 
 once: to plan a list of 50 rows for its values takes longer than to run it, and all reads are by an index anyway. Where
 a policy of the database would hide rows a statement fails: without them the chain is whole, and no tool is known."""
 
-_LINK: Final = {
+_CONNECTION_OPTIONS: Final = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
     "keepalives_interval": 5,
@@ -79,7 +79,7 @@ log up to there; an empty one would not be waited for."""
 _PROBES: Final = 8
 """Transactions that look for our session: some poolers give the one that was used last, others each in turn."""
 
-_PASSING: Final = ("53100", "55P03", "40001", "40P01", "57014")
+_TRANSIENT_STATES: Final = ("53100", "55P03", "40001", "40P01", "57014")
 """Disk full, a lock or a statement that took too long, a transaction that gave way to another."""
 _PLACE: Final = ("42501", "3D000", "3F000", "42P01")
 """No permission, database, schema or table (the role may not make them): errors of the statement, but the place's."""
@@ -153,7 +153,7 @@ class PostgresDatabase:
         port = f":{parts['port']}" if parts.get("port") else ""
         self.place = f"postgresql://{f'{user}@' if user else ''}{host}{port}/{parts.get('dbname') or user}"
         self._url = url
-        self._link = {key: value for key, value in _LINK.items() if key not in parts}
+        self._link = {key: value for key, value in _CONNECTION_OPTIONS.items() if key not in parts}
         self._migrations = packaged_migrations() if migrations is None else migrations
         self._monotonic = monotonic
         self._answer_seconds = answer_seconds
@@ -199,7 +199,7 @@ class PostgresDatabase:
 
     def is_passing(self, error: BaseException) -> bool:
         """Whether the connection is as good as before."""
-        return getattr(error, "sqlstate", None) in _PASSING
+        return getattr(error, "sqlstate", None) in _TRANSIENT_STATES
 
     def cause(self, error: BaseException) -> str:
         """Return the cause without the server's message, which names host, user and database."""

@@ -3,7 +3,7 @@
     reads     where a query runs                            database
     writer    in the writer's thread, behind the writes     memory: it has one connection
     inline    at once, on the event loop                    SQLite file: microseconds
-    thread    in one of `_AT_ONCE` threads of the reader    PostgreSQL: a network may be slow
+    thread    in one of `_MAX_THREADS` threads of the reader    PostgreSQL: a network may be slow
 
 A query sees what was committed; what `Writer.later` was given may not be there yet (`Writer.flush`).
 """
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = 4
+_MAX_THREADS: Final = 4
 """Threads that read at the same time, where reads have threads, and the most connections that stay open unused."""
 _REST_SECONDS: Final = 10.0
 """A thread without a query for so long ends."""
@@ -47,7 +47,7 @@ class _Query(Struct):
 class Reader:
     """Runs queries; connects at the first one, closed with the store. May be used from several threads.
 
-    Connections are opened as they are needed, and at most `_AT_ONCE` stay open unused.
+    Connections are opened as they are needed, and at most `_MAX_THREADS` stay open unused.
     """
 
     def __init__(self, database: Database, writer: Writer) -> None:
@@ -136,7 +136,7 @@ class Reader:
 
     def _give_back(self, connection: OwnConnection) -> None:
         with self._lock:
-            is_kept = len(self._idle) < _AT_ONCE and not self._is_closed
+            is_kept = len(self._idle) < _MAX_THREADS and not self._is_closed
             if is_kept:
                 self._idle.append(connection)
         if not is_kept:
@@ -157,7 +157,7 @@ class Reader:
                 if shared is not None:
                     self._shared[shared] = item
             item.callers.append((loop, future))
-            is_thread_missing = self._queue.qsize() > self._resting and self._threads < _AT_ONCE
+            is_thread_missing = self._queue.qsize() > self._resting and self._threads < _MAX_THREADS
             self._threads += is_thread_missing
         if is_thread_missing:
             threading.Thread(target=self._answer, name="toolcrib-read", daemon=True).start()
@@ -182,7 +182,7 @@ class Reader:
         with self._lock:
             self._resting -= 1
             with contextlib.suppress(queue.Empty):  # a query may have come just after the wait
-                while self._queue.qsize() >= _AT_ONCE * len(found):
+                while self._queue.qsize() >= _MAX_THREADS * len(found):
                     found.append(self._queue.get_nowait())
             for item in found:
                 self._shared.pop(item.shared, None)

@@ -30,7 +30,7 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-MOST_RECORDS: Final = 100_000
+MAX_RECORDS: Final = 100_000
 """Of one collection of one owner."""
 
 _COLUMNS: Final = 'id, value, "group", revision, created, updated, tainted'
@@ -53,20 +53,20 @@ _PUT_WORDS: Final = "INSERT OR FAIL INTO record_words (collection, word, record,
 _WORD: Final = regex(r"\w+")
 _ACCENTS: Final = regex("[\u0300-\u036f]")
 """Marks of letters that words are found without; those of Indic and Japanese letters make other letters."""
-_LONGEST: Final = 64
+_MAX_WORD_LENGTH: Final = 64
 """Characters of a word that count."""
-_WORDS: Final = 20_000
+_MAX_RECORD_WORDS: Final = 20_000
 """Maximum number of different words of one record; later words are stored but not indexed."""
-_ASKED: Final = 32
+_MAX_QUERY_WORDS: Final = 32
 """Different words of one query."""
-_QUERY: Final = 10_000
+_MAX_QUERY_LENGTH: Final = 10_000
 """Characters of a query that count."""
 _SATURATION: Final = 1.2
-_LENGTH: Final = 0.75
+_LENGTH_NORMALIZATION: Final = 0.75
 """The usual constants of BM25 (Robertson and Zaragoza 2009)."""
-_BEGUN: Final = 0.5
+_PREFIX_WEIGHT: Final = 0.5
 """Weight of a word that a query word begins, and of another form of it."""
-_STEMS: Final = 10_000
+_MAX_CACHED_STEMS: Final = 10_000
 """Words whose stems are remembered."""
 
 _Key = tuple[str, str]
@@ -109,7 +109,7 @@ class RecordRows:
     ) -> Record:
         """Add a record under the collection's next number. Durable on return.
 
-        Raises `ToolFailure("too_large")` if there are `MOST_RECORDS`, as `put` does for a new one.
+        Raises `ToolFailure("too_large")` if there are `MAX_RECORDS`, as `put` does for a new one.
         """
         content = RecordContent(value, group, _search_text(text), tainted)
         return await self._writer.run(_add, key, content, self._clock(), durable=True)
@@ -151,7 +151,7 @@ class RecordRows:
 
         A score of about 1.0 means that each word of the query occurs once.
         """
-        words = list(dict.fromkeys(_words(text[:_QUERY])))[:_ASKED]
+        words = list(dict.fromkeys(_words(text[:_MAX_QUERY_LENGTH])))[:_MAX_QUERY_WORDS]
         return await self._reader.read(partial(_search, key=key, words=words, group=group, limit=limit))
 
     async def some(self, key: _Key, ids: Sequence[str]) -> list[Record]:
@@ -234,7 +234,7 @@ def put_record(
             hint="read it again and change its present state",
         )
     counts = Counter(_indexed(search_text.text))
-    words = dict(counts.most_common(_WORDS))
+    words = dict(counts.most_common(_MAX_RECORD_WORDS))
     row = (group, dumps(value).decode(), counts.total(), tainted, now)
     if before is None:
         created, (number, collection) = now, _next(transaction, key)
@@ -282,9 +282,9 @@ def _add_vectors(transaction: Transaction, collection: int, number: int, group: 
 
 def _check_room(transaction: Transaction, key: _Key, collection: int) -> None:
     sql = "SELECT COUNT(*) FROM records WHERE collection = ?"
-    if not transaction.has_room(key, MOST_RECORDS, lambda: int(transaction.execute(sql, (collection,)).fetchone()[0])):
+    if not transaction.has_room(key, MAX_RECORDS, lambda: int(transaction.execute(sql, (collection,)).fetchone()[0])):
         raise ToolFailure(
-            "too_large", f"{key[1]} has {MOST_RECORDS:,} records, the maximum", hint="remove records first"
+            "too_large", f"{key[1]} has {MAX_RECORDS:,} records, the maximum", hint="remove records first"
         )
 
 
@@ -324,7 +324,7 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
         weight = math.log(1 + (len(sizes) - len(times) + 0.5) / (len(times) + 0.5))
         asked += weight
         for number, count in times.items():
-            norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[number] / mean)
+            norm = _SATURATION * (1 - _LENGTH_NORMALIZATION + _LENGTH_NORMALIZATION * sizes[number] / mean)
             scores[number] += weight * count * (_SATURATION + 1) / (count + norm)
     best = sorted(scores, key=lambda number: (-scores[number], number))[:limit]
     found: dict[int, Record] = {}
@@ -354,11 +354,11 @@ def _times(connection: Connection, key: _Key, word: str) -> dict[int, float]:
         if found_word == word:
             counts[number] += times
         elif found_word.startswith(word) or _stem(found_word) == stem:
-            counts[number] += times * _BEGUN
+            counts[number] += times * _PREFIX_WEIGHT
     return counts
 
 
-@lru_cache(maxsize=_STEMS)
+@lru_cache(maxsize=_MAX_CACHED_STEMS)
 def _stem(word: str) -> str:
     """Return the English stem of a word; one that is not ASCII, or ends in a digit, is its own."""
     return _stemmer()(word) if word.isascii() and word[-1:].isalpha() else word
@@ -374,7 +374,7 @@ def _stemmer() -> Callable[[str], str]:
 def _words(text: str) -> list[str]:
     """The words of a text, in one case; `createIssue` and `create_issue` are two words each."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").replace("\0", " ")
-    return [word[:_LONGEST] for word in _WORD.findall(unicodedata.normalize("NFC", apart.casefold()))]
+    return [word[:_MAX_WORD_LENGTH] for word in _WORD.findall(unicodedata.normalize("NFC", apart.casefold()))]
 
 
 def _indexed(text: str) -> list[str]:

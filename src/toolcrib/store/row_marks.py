@@ -15,7 +15,7 @@ from ..core.taint import StoredTaint
 from .chain import Transaction
 from .database import Connection
 
-_SAYS_NOTHING: Final = 64
+_MAX_WORD_LENGTH: Final = 64
 """Characters of a text without blanks that is a name or an id, and no sentence."""
 
 
@@ -95,4 +95,4 @@ def _says_something(value: Any) -> bool:
     if value is None or isinstance(value, bool | int | float):
         return False
     text = value if isinstance(value, str) else dumps(value).decode()
-    return len(text) > _SAYS_NOTHING or len(text.split(None, 1)) > 1
+    return len(text) > _MAX_WORD_LENGTH or len(text.split(None, 1)) > 1

@@ -41,13 +41,13 @@ _CACHE_KIB: Final = 8_000
 _CASE: Final = "PRAGMA case_sensitive_like=ON"
 """LIKE as PostgreSQL has it."""
 
-_LEAST_ROOM: Final = 1 << 20
+_MIN_FREE_BYTES: Final = 1 << 20
 """Bytes free on the disk: with less the next commits fail (a call with side effects writes about 20 KiB)."""
 
-_PASSING: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_TRANSIENT_ERRORS: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """No room, a failed write that was rolled back, a busy neighbour."""
 
-_BUGS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+_STATEMENT_ERRORS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
 """Errors of a statement or its values, not of the place."""
 
 
@@ -127,7 +127,7 @@ class SqliteDatabase:
         else:
             usage = shutil.disk_usage(self._path.parent)
             total, free = usage.total, usage.free
-        if total and free < _LEAST_ROOM:  # a total of 0: this file system does not report its size
+        if total and free < _MIN_FREE_BYTES:  # a total of 0: this file system does not report its size
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
 
     def refusal(self) -> str:
@@ -148,11 +148,11 @@ class SqliteDatabase:
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether the disk, the file or its permissions did this."""
-        return isinstance(error, sqlite3.DatabaseError | OSError) and not isinstance(error, _BUGS)
+        return isinstance(error, sqlite3.DatabaseError | OSError) and not isinstance(error, _STATEMENT_ERRORS)
 
     def is_passing(self, error: BaseException) -> bool:
         """Whether the connection is as good as before."""
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _TRANSIENT_ERRORS
 
     def cause(self, error: BaseException) -> str:
         """Return the cause without the path: SQLite's own messages have none."""

@@ -32,7 +32,7 @@ _SUBQUERY: Final = regex(r"\b(\w+)\s*(?:\([^()]*\)\s*)?AS\s*\(", re.IGNORECASE)
 _SOURCE: Final = regex(r"(?:(?<!DISTINCT )\bFROM|\bJOIN|\}(?:\s+AS)?\s+\w+\s*,)\s+(\w+)", re.IGNORECASE)
 """Names that a statement reads from; not those in braces."""
 _JSON: Final = regex(r"\bJSON\b")
-_REMEMBERED: Final = 512
+_MAX_CACHED_STATEMENTS: Final = 512
 """Statements of a guest that are remembered: a guest has a few dozen, a list of ids makes some more of each."""
 
 
@@ -55,7 +55,7 @@ class Statements:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.select = lru_cache(maxsize=_REMEMBERED)(self._select)
+        self.select = lru_cache(maxsize=_MAX_CACHED_STATEMENTS)(self._select)
         """Returns the `Statement` of a SELECT; to check and to filter it takes longer than most run.
 
         Raises `UsageError` for one that changes rows, or reads a table without the filter."""

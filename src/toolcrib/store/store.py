@@ -59,7 +59,7 @@ _CHECK_SECONDS: Final = 2.0
 _DROP_SECONDS: Final = 3600.0
 """Interval of retention sweeps."""
 
-_WAITING: Final[tuple[tuple[str, Literal["approval", "job", "schedule"], str], ...]] = (
+_SELECT_WAITING: Final[tuple[tuple[str, Literal["approval", "job", "schedule"], str], ...]] = (
     ("job", "job", "SELECT id, saved FROM jobs WHERE ended IS NULL"),
     ("schedule", "schedule", "SELECT id, saved FROM schedules WHERE status IN ('active', 'paused')"),
     ("message", "schedule", "SELECT id, saved FROM messages"),
@@ -326,7 +326,7 @@ class Store:
 def _unreadable(connection: Connection, vault: Vault, now: float) -> Mapping[str, int]:
     """Count the jobs, schedules, messages and approvals that `vault` does not open; without kinds that it opens all."""
     found: dict[str, int] = {}
-    for kind, purpose, sql in _WAITING:
+    for kind, purpose, sql in _SELECT_WAITING:
         rows = connection.execute(sql, (now,) if "?" in sql else ()).fetchall()
         if count := sum(not _opens(vault, sealed, purpose_of(purpose, id)) for id, sealed in rows):
             found[kind] = count

@@ -13,7 +13,7 @@ from .database import Connection
 from .readers import Reader
 from .threads import Writer
 
-MOST_MARKS: Final = 20_000
+MAX_MARKS: Final = 20_000
 """Marks of one store: some 5 MB in each process, and more files than sessions write by tools."""
 _NAMES: Final = TaintedFile.__struct_fields__
 _COLUMNS: Final = ", ".join(_NAMES)
@@ -45,7 +45,7 @@ class TaintedFileRows:
         return await self._reader.read(_all)
 
     async def put(self, files: Sequence[TaintedFile]) -> tuple[object, object]:
-        """Store marks, and return the state before and after. Beyond `MOST_MARKS` the largest folders get one each.
+        """Store marks, and return the state before and after. Beyond `MAX_MARKS` the largest folders get one each.
 
         The two states let a caller that has all marks in memory see whether another process changed them in between.
         """
@@ -70,7 +70,7 @@ def _put(transaction: Transaction, files: Sequence[TaintedFile]) -> tuple[object
     for file in files:
         transaction.execute(_PUT, astuple(file))
     transaction.execute(_GROW)
-    if int(transaction.execute("SELECT count(*) FROM tainted_files").fetchone()[0]) <= MOST_MARKS:
+    if int(transaction.execute("SELECT count(*) FROM tainted_files").fetchone()[0]) <= MAX_MARKS:
         return before, before + 1
     _fold(transaction)
     return before, None
@@ -83,11 +83,11 @@ def _fold(transaction: Transaction) -> None:
     """
     marks = _all(transaction.connection)
     newest = marks[-1]
-    for top in fold(((mark.root, mark.path) for mark in marks), MOST_MARKS // 2):
+    for top in fold(((mark.root, mark.path) for mark in marks), MAX_MARKS // 2):
         inside = [mark for mark in marks if top_of(mark.root, mark.path) == top]
         _remove(transaction, inside)
         transaction.execute(_PUT, astuple(replace(inside[-1], path=top, digest="", size=0, noted=newest.noted)))
-    _remove(transaction, _all(transaction.connection)[: -MOST_MARKS // 2])
+    _remove(transaction, _all(transaction.connection)[: -MAX_MARKS // 2])
 
 
 def _remove(transaction: Transaction, files: Sequence[TaintedFile]) -> None:

@@ -20,8 +20,8 @@ from ..errors import ToolFailure
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-_NONCE: Final = 12
-_KEY: Final = 32
+_NONCE_BYTES: Final = 12
+_KEY_BYTES: Final = 32
 
 
 class Vault:
@@ -52,7 +52,7 @@ class Vault:
 
     def seal(self, value: Any, purpose: str) -> str:
         """Return `value` as text that only `open` with the same `purpose` reads."""
-        nonce = os.urandom(_NONCE)
+        nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ready().encrypt(nonce, dumps(value), purpose.encode())
         return base64.b64encode(nonce + sealed).decode("ascii")
 
@@ -68,7 +68,7 @@ class Vault:
 
         try:
             raw = base64.b64decode(text, validate=True)
-            return loads(self._ready(make=False).decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode()))
+            return loads(self._ready(make=False).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], purpose.encode()))
         except (InvalidTag, ValueError, OSError) as error:
             raise ToolFailure(
                 "storage",
@@ -80,7 +80,9 @@ class Vault:
         if self._cipher is None:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load, and few commands open a seal
 
-            self._cipher = AESGCM(self._key or (_key_in(self._file, make=make) if self._file else os.urandom(_KEY)))
+            self._cipher = AESGCM(
+                self._key or (_key_in(self._file, make=make) if self._file else os.urandom(_KEY_BYTES))
+            )
         return self._cipher
 
 
@@ -99,7 +101,7 @@ def _key_in(file: Path, *, make: bool) -> bytes:
         fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(base64.b64encode(os.urandom(_KEY)))
+            stream.write(base64.b64encode(os.urandom(_KEY_BYTES)))
             stream.flush()
             os.fsync(stream.fileno())
         try:
@@ -112,6 +114,6 @@ def _key_in(file: Path, *, make: bool) -> bytes:
         key = base64.b64decode(file.read_bytes())
     except ValueError:
         key = b""
-    if len(key) != _KEY:
-        raise ToolFailure("storage", f"{file} holds no key of {_KEY} bytes")
+    if len(key) != _KEY_BYTES:
+        raise ToolFailure("storage", f"{file} holds no key of {_KEY_BYTES} bytes")
     return key

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
-_INHERITED: Final = frozenset(
+_INHERITED_VARIABLES: Final = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "NODE_EXTRA_CA_CERTS"}
     | {"SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
 )
@@ -31,7 +31,7 @@ _INHERITED: Final = frozenset(
 
 _logger = logging.getLogger(__name__)
 
-_PROGRAM = """
+_REAPER_PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN)
 groups = set()
@@ -52,15 +52,15 @@ if groups:
     send(signal.SIGKILL)
 """
 
-_TOGETHER: Final = 256
+_MAX_BUFFERS_PER_WRITE: Final = 256
 """Buffers of one system call."""
-_READ: Final = 64 * 1024
+_READ_BYTES: Final = 64 * 1024
 """One read a wake-up, so that a server that floods shares the loop with everybody else."""
 
 
 def clean_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child: the harmless part of `ours`, and what its configuration says."""
-    kept = {key: value for key, value in ours.items() if key in _INHERITED or key.startswith("LC_")}
+    kept = {key: value for key, value in ours.items() if key in _INHERITED_VARIABLES or key.startswith("LC_")}
     kept.setdefault("PATH", os.defpath)
     return {**kept, **theirs}
 
@@ -93,12 +93,12 @@ class Reaper:
         if self._process is None or self._process.poll() is not None:
             self._start()
         else:
-            self._say(f"+{group}\n")
+            self._send_line(f"+{group}\n")
 
     def forget(self, group: int) -> None:
         """`group` is gone."""
         self._groups.discard(group)
-        self._say(f"-{group}\n")
+        self._send_line(f"-{group}\n")
         self._stop_when_idle()
 
     @property
@@ -110,7 +110,7 @@ class Reaper:
         if not sys.executable:
             _logger.warning("no Python executable is known: servers that ignore the end of their input may outlive us")
             return
-        command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
+        command = [sys.executable, "-I", "-S", "-c", _REAPER_PROGRAM]
         null = subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(
@@ -120,9 +120,9 @@ class Reaper:
             _logger.warning("the helper that ends left-over servers cannot start: %s", error)
             return
         for group in self._groups:
-            self._say(f"+{group}\n")
+            self._send_line(f"+{group}\n")
 
-    def _say(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         pipe = self._process.stdin if self._process is not None else None
         if pipe is not None:
             with contextlib.suppress(OSError):
@@ -169,7 +169,7 @@ class PipeReader:
             if not self._armed:
                 return
             try:
-                data = os.read(self._descriptor, _READ)
+                data = os.read(self._descriptor, _READ_BYTES)
             except OSError:
                 break
             if not data:
@@ -179,7 +179,7 @@ class PipeReader:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._descriptor, _READ)
+            data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -266,7 +266,7 @@ class PipeWriter:
     def _flush(self) -> None:
         while self._queue and not self._broken:
             try:
-                count = os.writev(self._descriptor, list(islice(self._queue, _TOGETHER)))
+                count = os.writev(self._descriptor, list(islice(self._queue, _MAX_BUFFERS_PER_WRITE)))
             except BlockingIOError:
                 self._arm()
                 return

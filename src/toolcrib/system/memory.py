@@ -8,9 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-_KEPT: Final = 8 << 20
+_KEPT_BYTES: Final = 8 << 20
 """Bytes of one block, and of free memory at the end of a heap, that are not returned to the system at once."""
-_MANY: Final = 10_000
+_MIN_LOADED_OBJECTS: Final = 10_000
 """Objects of a package that is loaded for the first time."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
@@ -33,7 +33,7 @@ def without_collection() -> Generator[None]:
         if was_enabled:
             # Few new objects need nothing; and `unfreeze` would undo what the program itself froze. Those before do not
             # count: a program that collects seldom has many, and to count a large frozen heap takes 75 ms.
-            if gc.get_count()[0] - made_before > _MANY and not gc.get_freeze_count():
+            if gc.get_count()[0] - made_before > _MIN_LOADED_OBJECTS and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()
@@ -64,5 +64,5 @@ def keep_freed_memory() -> None:
 
     with suppress(OSError, AttributeError):  # AttributeError: musl has no such function
         library = CDLL(None)
-        library.mallopt(_TRIM_THRESHOLD, _KEPT)
-        library.mallopt(_MMAP_THRESHOLD, _KEPT)
+        library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        library.mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)

@@ -14,8 +14,8 @@ from ..core.files import make_private_folder
 CACHE_SECONDS: Final = 90 * 24 * 3600.0
 """Time after which a file of a cache that was not written again is removed: its server or API is not used any more."""
 
-_SWEPT: Final = ".swept"
-_DAY: Final = 24 * 3600.0
+_SWEEP_MARKER: Final = ".swept"
+_SWEEP_INTERVAL_SECONDS: Final = 24 * 3600.0
 
 
 def replace_private(path: Path, data: bytes) -> None:
@@ -49,9 +49,9 @@ def remove_old_tree(folder: Path) -> None:
 
     At most once a day, for it looks at all of them; what cannot be removed stays.
     """
-    now, swept = time.time(), folder / _SWEPT
+    now, swept = time.time(), folder / _SWEEP_MARKER
     with contextlib.suppress(OSError):
-        if swept.lstat().st_mtime > now - _DAY:
+        if swept.lstat().st_mtime > now - _SWEEP_INTERVAL_SECONDS:
             return
     try:
         swept.touch(mode=0o600)

@@ -28,9 +28,9 @@ from ..core.from_thread import LOOP
 
 _logger = logging.getLogger(__name__)
 
-_SIZE: Final = 64
+_MAX_THREADS: Final = 64
 """Functions that run at once: a turn of that many takes as long as one."""
-_LOST: Final = 64
+_MAX_LOST_THREADS: Final = 64
 """Functions that may hang, unwanted, before others have to wait for them."""
 
 
@@ -129,7 +129,7 @@ class Threads:
     AnyIO's worker threads are not daemons: the process could not end while one function hangs.
     """
 
-    def __init__(self, size: int = _SIZE, lost: int = _LOST) -> None:
+    def __init__(self, size: int = _MAX_THREADS, lost: int = _MAX_LOST_THREADS) -> None:
         """At most `size` functions run at once, others wait for a place.
 
         A function that hangs after its call has ended gives its place to another, `lost` of them at most.
@@ -159,7 +159,7 @@ class Threads:
             await job.done.wait()
         except BaseException:
             if not job.done.is_set() and not job.take():
-                self._leave(job, signal)
+                self._abandon(job, signal)
             raise
         if job.error is not None:
             raise job.error
@@ -170,7 +170,7 @@ class Threads:
         for _ in range(self._workers):
             self._jobs.put(None)
 
-    def _leave(self, job: _Job, signal: Signal | None) -> None:
+    def _abandon(self, job: _Job, signal: Signal | None) -> None:
         """Let a function that runs be where it is."""
         if signal is not None:
             job.over = signal.outlive()

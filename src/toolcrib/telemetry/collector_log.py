@@ -12,8 +12,8 @@ from typing import Any, Final
 
 _logger = logging.getLogger(__name__)
 
-_BEGINNING: Final = "Transient error "
-_END: Final = " encountered while"
+_REASON_PREFIX: Final = "Transient error "
+_REASON_SUFFIX: Final = " encountered while"
 """What the SDK writes around the reason of a request that it repeats."""
 _sending = threading.local()
 
@@ -24,7 +24,7 @@ def watch(exporter: Any, kind: str) -> None:
 
     def run(*arguments: Any, **options: Any) -> Any:
         nonlocal is_taken
-        result, reason = _quietly(exporter, export, *arguments, **options)
+        result, reason = _wrap_quietly(exporter, export, *arguments, **options)
         was_taken, is_taken = is_taken, not reason
         if was_taken and reason:
             _logger.warning("the collector takes no %s: %s", kind, reason)
@@ -33,17 +33,17 @@ def watch(exporter: Any, kind: str) -> None:
         return result
 
     def end(*arguments: Any, **options: Any) -> None:
-        _quietly(exporter, shutdown, *arguments, **options)
+        _wrap_quietly(exporter, shutdown, *arguments, **options)
 
     exporter.export, exporter.shutdown = run, end
 
 
 def refusal(exporter: Any) -> str:
     """Send a request without spans; return why the collector of the exporter does not take it, empty when it does."""
-    return _quietly(exporter, exporter.export, ())[1]
+    return _wrap_quietly(exporter, exporter.export, ())[1]
 
 
-def _quietly(exporter: Any, send: Any, *arguments: Any, **options: Any) -> tuple[Any, str]:
+def _wrap_quietly(exporter: Any, send: Any, *arguments: Any, **options: Any) -> tuple[Any, str]:
     """Send without a record of the SDK; return its result, and the reason of a failure, which its first record has."""
     logging.getLogger(type(exporter).__module__).addFilter(_keep_back)  # once, however often
     _sending.reasons = reasons = list[str]()
@@ -59,5 +59,5 @@ def _keep_back(record: logging.LogRecord) -> bool:
     reasons: list[str] | None = getattr(_sending, "reasons", None)
     if reasons is None:
         return True
-    reasons.append(record.getMessage().removeprefix(_BEGINNING).partition(_END)[0])
+    reasons.append(record.getMessage().removeprefix(_REASON_PREFIX).partition(_REASON_SUFFIX)[0])
     return False

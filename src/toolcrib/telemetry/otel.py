@@ -18,9 +18,9 @@ if TYPE_CHECKING:  # slow to load
 
     from .spans import Kit
 
-_LOOK: Final = 1.0
+_PROVIDER_CHECK_SECONDS: Final = 1.0
 """Seconds after which it is looked again whether the program has set up an SDK meanwhile."""
-_HEADERS: Final = ("traceparent", "tracestate")
+_TRACE_HEADERS: Final = ("traceparent", "tracestate")
 
 
 class Telemetry:
@@ -51,12 +51,12 @@ class Telemetry:
 
     def watch(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager to enter around the call, on its way to a result; None without a listener."""
-        kit = self.kit or self._look()
+        kit = self.kit or self._find_providers()
         return None if kit is None else kit.watch(self.values, call)
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager for the work of a job that `with_trace_context` announced; None without an SDK."""
-        kit = self.kit or self._look()
+        kit = self.kit or self._find_providers()
         return None if kit is None else kit.watch_job(self.values, call)
 
     def with_trace_context(self, call: Call) -> Call:
@@ -70,7 +70,7 @@ class Telemetry:
         if span is not None and span.values is self.values:
             span.set_outcome(call, result)
 
-    def _look(self) -> Kit | None:
+    def _find_providers(self) -> Kit | None:
         """Look for providers that do something, at most once a second.
 
         Once found, the instruments stay: a program that sets up its SDK later has spans from the next look on.
@@ -83,7 +83,7 @@ class Telemetry:
             from .spans import kit_of
 
             self.kit = kit_of(self._tracers, self._meters)
-        self.silent_until = now + _LOOK if self.kit is None else 0.0
+        self.silent_until = now + _PROVIDER_CHECK_SECONDS if self.kit is None else 0.0
         return self.kit
 
 
@@ -103,7 +103,7 @@ def trace_headers() -> dict[str, str]:
     from .spans import sent_context  # loaded with the kit
 
     sent = sent_context()
-    return {key: sent[key] for key in _HEADERS if key in sent}
+    return {key: sent[key] for key in _TRACE_HEADERS if key in sent}
 
 
 def trace_variables() -> dict[str, str]:

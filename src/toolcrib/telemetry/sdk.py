@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_SERVICE: Final = "toolcrib"
-_UNNAMED: Final = "unknown_service"
+_SERVICE_NAME: Final = "toolcrib"
+_UNNAMED_SERVICE: Final = "unknown_service"
 """Service name of the SDK when neither the environment nor the program sets one."""
-_CLOSING: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0
 """Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
-_RETRYING: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 """Of them, seconds in which a refused or failed request is made again: the SDK would do so for all of them."""
 
 
@@ -58,11 +58,11 @@ class TelemetryExport:
         threads = [threading.Thread(target=provider.shutdown, daemon=True) for provider in self._providers]
         for thread in threads:
             thread.start()
-        if await to_thread.run_sync(_joined, threads, _RETRYING):
+        if await to_thread.run_sync(_join_threads, threads, _RETRY_SECONDS):
             return
         for exporter in self._exporters:
             exporter.shutdown()  # ends waits before a repetition; a request on its way goes on
-        if not await to_thread.run_sync(_joined, threads, _CLOSING - _RETRYING):
+        if not await to_thread.run_sync(_join_threads, threads, _CLOSE_SECONDS - _RETRY_SECONDS):
             _logger.warning("the collector does not answer: spans and metrics of the last seconds are lost")
 
 
@@ -111,14 +111,14 @@ def collector_refusal(options: TelemetryOptions) -> str:
     except ImportError as error:
         raise _missing() from error
     endpoint = f"{options.otlp.rstrip('/')}/v1/traces" if isinstance(options.otlp, str) else None
-    return refusal(OTLPSpanExporter(endpoint=endpoint, timeout=_CLOSING))
+    return refusal(OTLPSpanExporter(endpoint=endpoint, timeout=_CLOSE_SECONDS))
 
 
 def _missing() -> ConfigError:
     return ConfigError(f"an exporter is missing; {install_extra('otel')}", key="telemetry.otlp")
 
 
-def _joined(threads: Iterable[threading.Thread], seconds: float) -> bool:
+def _join_threads(threads: Iterable[threading.Thread], seconds: float) -> bool:
     """Wait for the threads; return whether all of them have ended in time."""
     end = time.monotonic() + seconds
     for thread in threads:
@@ -131,6 +131,6 @@ def _resource(options: TelemetryOptions) -> Resource:
 
     resource = Resource.create({"service.version": version("toolcrib")})
     named = options.service_name
-    if not named and str(resource.attributes.get("service.name", _UNNAMED)).startswith(_UNNAMED):
-        named = _SERVICE
+    if not named and str(resource.attributes.get("service.name", _UNNAMED_SERVICE)).startswith(_UNNAMED_SERVICE):
+        named = _SERVICE_NAME
     return resource.merge(Resource({"service.name": named})) if named else resource

@@ -88,10 +88,10 @@ ACTIVE_JOBS: Final = "toolcrib.jobs.active"
 SOURCE_UP: Final = "toolcrib.source.up"
 """1 while calls of a source's tools can succeed, 0 while the source is down or needs a login."""
 
-_API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
+_NO_OP_MODULES: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 """Modules of the no-op providers that are active until an SDK is set up."""
 
-_NAME: Final = 200
+_MAX_NAME_LENGTH: Final = 200
 """Characters of a name that a model wrote."""
 _TYPES: Final[Mapping[str, str]] = {
     "mcp": "extension",
@@ -164,7 +164,7 @@ def observe_sources(meters: MeterProvider, states: Callable[[], Iterable[SourceS
 
 def _does_something(provider: TracerProvider | MeterProvider) -> bool:
     """Whether `provider` is more than the API's no-op."""
-    return not type(provider).__module__.startswith(_API)
+    return not type(provider).__module__.startswith(_NO_OP_MODULES)
 
 
 class CallSpan(AbstractContextManager[None]):
@@ -235,7 +235,7 @@ class CallSpan(AbstractContextManager[None]):
             marks |= {TOOL_NAME: call.tool.name, TOOL_TYPE: _TYPES.get(call.tool.origin, "function")}
         if result.error is not None:
             marks[ERROR_TYPE] = result.error.code
-        ours = _ours(call, result)
+        ours = _own_marks(call, result)
         self.kit.durations.record(time.monotonic() - self._begun, marks)
         counted = (OUTCOME, DECISION)
         self.kit.calls.add(1, {name: ours[name] for name in counted if name in ours})
@@ -246,7 +246,7 @@ class CallSpan(AbstractContextManager[None]):
 
     def _describe(self, call: Call, result: ToolResult, marks: dict[str, Any]) -> None:
         shown, span = self.values.text, self._span
-        requested = (call.route.requested or call.name)[:_NAME]
+        requested = (call.route.requested or call.name)[:_MAX_NAME_LENGTH]
         if call.tool is None:
             span.update_name(EXECUTE_TOOL)  # a name that a model made up must not name spans
             marks[TOOL_NAME] = shown(requested)
@@ -265,7 +265,7 @@ class CallSpan(AbstractContextManager[None]):
             span.set_status(StatusCode.ERROR, shown(result.error.message) if self.values.content else None)
 
 
-def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
+def _own_marks(call: Call, result: ToolResult) -> dict[str, Any]:
     """Attributes without a convention."""
     session, decision = call.session, call.decision
     marks: dict[str, Any] = {
@@ -289,7 +289,7 @@ def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
 
 
 def _name(call: Call) -> str:
-    return call.tool.name if call.tool is not None else call.name[:_NAME]
+    return call.tool.name if call.tool is not None else call.name[:_MAX_NAME_LENGTH]
 
 
 def _links(span: trace.Span) -> list[Link]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ..core.json import dumps
 
-_LONGEST: Final = 8192
+_MAX_TEXT_LENGTH: Final = 8192
 """Characters of arguments, of a result and of any other text: what most backends show."""
 
 CURRENT: Final[ContextVar[Any]] = ContextVar("toolcrib_call_span", default=None)
@@ -33,4 +33,4 @@ class ShownValues:
             text = clean if isinstance(clean, str) else dumps(clean).decode()
         except (TypeError, ValueError, RecursionError):
             return f"({type(value).__name__})"
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}…"

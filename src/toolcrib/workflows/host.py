@@ -19,7 +19,7 @@ from ..sources.python.declaration import tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_INSIDE: Final = ContextVar("inside", default=False)
+_INSIDE_WORKFLOW: Final = ContextVar("inside", default=False)
 
 CallTool = Callable[..., Awaitable[ToolResult]]
 """Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
@@ -79,7 +79,7 @@ def steps_tool(op: str, *, module: str, extra: str, **more: Any) -> Callable[[F]
 
 def refuse_within() -> None:
     """Raise `ToolFailure` in a call of steps that a model wrote: what starts such steps could start itself."""
-    if _INSIDE.get():
+    if _INSIDE_WORKFLOW.get():
         hint = "write its steps into this one"
         raise ToolFailure("invalid_arguments", "a pipeline or program cannot run another one", hint=hint)
 
@@ -88,20 +88,20 @@ def refuse_within() -> None:
 def once_within() -> Generator[None]:
     """Run steps that a model wrote. Raises `ToolFailure` within others."""
     refuse_within()
-    inside = _INSIDE.set(True)
+    inside = _INSIDE_WORKFLOW.set(True)
     try:
         yield
     finally:
-        _INSIDE.reset(inside)
+        _INSIDE_WORKFLOW.reset(inside)
 
 
-_CUT_OFF: Final = ("cancelled", "outcome_unknown")
+_CUT_OFF_CODES: Final = ("cancelled", "outcome_unknown")
 """Outcomes of a call that was stopped midway."""
 
 
 def was_cut_off(result: ToolResult) -> bool:
     """Whether this is the outcome of a call that an earlier process left unfinished."""
-    return "replayed" in result.meta and result.error is not None and result.error.code in _CUT_OFF
+    return "replayed" in result.meta and result.error is not None and result.error.code in _CUT_OFF_CODES
 
 
 def failure_of(result: ToolResult) -> ToolError | None:

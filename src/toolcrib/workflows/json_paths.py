@@ -21,11 +21,11 @@ from jsonpath_rfc9535.function_extensions._pattern import map_re
 from ..core.json import dumps, loads
 from ..errors import ToolFailure, UsageError
 
-_CHARACTERS: Final = 1_000
+_MAX_PATH_LENGTH: Final = 1_000
 """Of one path."""
-_LOOKS: Final = 100_000
+_MAX_VISITED_MEMBERS: Final = 100_000
 """Members and items that the paths of one template look at: up to a quarter of a second."""
-_ANY: Final = map_re(".")
+_ANY_CHARACTER: Final = map_re(".")
 
 
 class _Object(dict[str, Any]):
@@ -67,7 +67,7 @@ class Document:
         """`room`: bytes of all values together, as JSON."""
         self._value = value
         self._counting: Any = None
-        self._looks = _LOOKS
+        self._looks = _MAX_VISITED_MEMBERS
         self._room = room
 
     def first(self, query: JSONPathQuery) -> list[Any]:
@@ -75,7 +75,7 @@ class Document:
         found = query.find_one(cast("Any", self._value))
         if found is None:
             return []
-        self._written(found.value)
+        self._json_of(found.value)
         return [found.value]
 
     def all(self, query: JSONPathQuery) -> list[Any]:
@@ -83,11 +83,11 @@ class Document:
         if self._counting is None:
             self._counting = self._copy(self._value)
         try:
-            return [loads(self._written(node.value)) for node in query.finditer(self._counting)]
+            return [loads(self._json_of(node.value)) for node in query.finditer(self._counting)]
         except (JSONPathError, RecursionError) as error:
             raise ToolFailure("invalid_arguments", f"the path {query} cannot be followed: {error}") from None
 
-    def _written(self, value: Any) -> bytes:
+    def _json_of(self, value: Any) -> bytes:
         text = dumps(value)
         self._room -= len(text)
         if self._room < 0:
@@ -107,14 +107,14 @@ class Document:
     def _count(self, looks: int) -> None:
         self._looks -= looks
         if self._looks < 0:
-            message = f"the paths look at more than {_LOOKS:,} values"
+            message = f"the paths look at more than {_MAX_VISITED_MEMBERS:,} values"
             raise ToolFailure("too_large", message, hint="name the way to the values; each `..` looks at all below")
 
 
 def compile_path(path: str) -> JSONPathQuery:
     """Return the path, read. Raises `UsageError`."""
-    if len(path) > _CHARACTERS:
-        raise UsageError(f"a JSON path has {_CHARACTERS} characters at most")
+    if len(path) > _MAX_PATH_LENGTH:
+        raise UsageError(f"a JSON path has {_MAX_PATH_LENGTH} characters at most")
     try:
         return _ENVIRONMENT.compile(path)
     except (JSONPathError, RecursionError) as error:
@@ -127,7 +127,7 @@ def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(map_re(pattern).replace(_ANY, r"[^\n\r]"), options) if check(pattern) else None
+        return re2.compile(map_re(pattern).replace(_ANY_CHARACTER, r"[^\n\r]"), options) if check(pattern) else None
     except re2.error:
         return None
 

@@ -20,19 +20,19 @@ from .host import WorkflowHost, once_within, refuse_within, steps_tool
 if TYPE_CHECKING:
     from .spec import Workflow  # needs the extra `workflows`
 
-_CODE: Final = "notebook_execute"
+_CODE_TOOL: Final = "notebook_execute"
 """The tool that runs the code of a step."""
-_KINDS: Final = ("tool", "skill", "code")
-_MOST_STEPS: Final = 100
-_SECONDS: Final = 300
-_WORDS: Final = (
+_STEP_KINDS: Final = ("tool", "skill", "code")
+_MAX_STEPS: Final = 100
+_DEFAULT_STEP_SECONDS: Final = 300
+_KEY_REPLACEMENTS: Final = (
     ("workflows.pipeline.", ""),
     (".arguments", ".params"),
     (".after", ".depends_on"),
     (".timeout", ".timeout_seconds"),
 )
 """Keys of a workflow's step, and those of a pipeline's."""
-_KEPT: Final = "pipeline"
+_STATE_KEY: Final = "pipeline"
 """Key of the state of a run: the definition and the context that it was begun with."""
 
 
@@ -58,7 +58,7 @@ class PipelineDefinition(TypedDict):
     """Several steps; each begins once those that it needs have ended well."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    steps: Annotated[list[PipelineStep], Field(min_length=1, max_length=_MOST_STEPS)]
+    steps: Annotated[list[PipelineStep], Field(min_length=1, max_length=_MAX_STEPS)]
 
 
 class Pipelines:
@@ -152,12 +152,12 @@ class Pipelines:
                 token=token,
                 go_on='{{"action": "resume", "resume_token": "{id}"}} goes on',
                 origin=NESTED,
-                beside={_KEPT: {"definition": pipeline, "context": values}},
+                beside={_STATE_KEY: {"definition": pipeline, "context": values}},
             )
 
     async def _resume(self, token: str, ctx: Context) -> ToolResult:
         state = await self._host.runs.load(token, ctx.principal) if token else None
-        begun: Mapping[str, Any] | None = (state or {}).get(_KEPT)
+        begun: Mapping[str, Any] | None = (state or {}).get(_STATE_KEY)
         if begun is None:
             hint = "take it from the answer of the pipeline that broke off, or begin a new one"
             raise ToolFailure("not_found", f"no pipeline of yours goes on by {token[:80]!r}", hint=hint)
@@ -178,7 +178,9 @@ class Pipelines:
 
         workflow = _workflow(pipeline, lambda name: self._host.find(ctx, name))
         if wrong := check(workflow, lambda name: self._host.find(ctx, name)):
-            raise ToolFailure("invalid_arguments", f"the pipeline cannot run: {_in_words('; '.join(wrong[:10]))}")
+            raise ToolFailure(
+                "invalid_arguments", f"the pipeline cannot run: {_message_in_pipeline_terms('; '.join(wrong[:10]))}"
+            )
         return workflow
 
 
@@ -198,24 +200,24 @@ def _workflow(pipeline: PipelineDefinition, find: Callable[[str], Tool | None]) 
     try:
         workflow = read_workflow("pipeline", definition)
     except ConfigError as error:
-        raise ToolFailure("invalid_arguments", _in_words(str(error))) from None
+        raise ToolFailure("invalid_arguments", _message_in_pipeline_terms(str(error))) from None
     codes = {step["id"]: CodeTemplate(step.get("params") or {}, step["code"]) for step in steps if "code" in step}
     made = (replace(step, arguments=codes.get(step.name, step.arguments)) for step in workflow.steps)
     return replace(workflow, steps=tuple(made))
 
 
-def _in_words(message: str) -> str:
+def _message_in_pipeline_terms(message: str) -> str:
     """Return a message about a workflow with the keys of a pipeline."""
-    return reduce(lambda text, word: text.replace(*word), _WORDS, message)
+    return reduce(lambda text, word: text.replace(*word), _KEY_REPLACEMENTS, message)
 
 
 def _step(step: PipelineStep, find: Callable[[str], Tool | None]) -> dict[str, Any]:
     """Return a step in the words of a workflow, with the catalog's name of its tool."""
-    kinds = [kind for kind in _KINDS if kind in step]
+    kinds = [kind for kind in _STEP_KINDS if kind in step]
     if len(kinds) != 1:
         given = " and ".join(kinds) or "none of them"
         raise ToolFailure("invalid_arguments", f"steps.{step['id']}: one of tool, skill and code, not {given}")
-    name = _CODE if "code" in step else step.get("tool") or step.get("skill") or ""
+    name = _CODE_TOOL if "code" in step else step.get("tool") or step.get("skill") or ""
     tool = find(name)
     if tool is not None and "skill" in step and tool.capability.type != "SKILL":
         raise ToolFailure("invalid_arguments", f"steps.{step['id']}.skill: {name!r} is not a skill; write `tool`")
@@ -223,6 +225,6 @@ def _step(step: PipelineStep, find: Callable[[str], Tool | None]) -> dict[str, A
         "tool": name if tool is None else tool.name,
         "arguments": step.get("params") or {},
         "after": list(step.get("depends_on", ())),
-        "timeout": step.get("timeout_seconds", _SECONDS),
+        "timeout": step.get("timeout_seconds", _DEFAULT_STEP_SECONDS),
         "approval": step.get("approval", False),
     }

@@ -39,30 +39,31 @@ from .host import WorkflowHost, failure_of, least_trusted, once_within, steps_to
 if TYPE_CHECKING:
     import pydantic_monty as monty  # needs the extra `code-mode`
 
-_BY_NAME: Final = ("call", "call_tool")
+_CALL_FUNCTIONS: Final = ("call", "call_tool")
 """Functions that take the name of a tool: ours, and the one that models know from other systems."""
-_MOST_CALLS: Final = 1_000
-_PRINTED_BYTES: Final = 1 << 20
-_TRACEBACK: Final = 2_000
+_MAX_CALLS: Final = 1_000
+_MAX_PRINTED_BYTES: Final = 1 << 20
+_MAX_TRACEBACK_LENGTH: Final = 2_000
 """Characters of a traceback that the model reads: its end, which names the line and the error."""
-_HEADER: Final = "Traceback (most recent call last):\n"
-_HELD_BYTES: Final = 100_000_000
+_TRACEBACK_HEADER: Final = "Traceback (most recent call last):\n"
+_MAX_PROGRAM_BYTES: Final = 100_000_000
 """Of the program, and of its value: written in full, a list in a list in a list may be larger by any factor."""
 _LIMITS: Final[monty.ResourceLimits] = {
     "max_feed_duration_secs": 30.0,  # while it computes: the time of its calls is not counted
-    "max_memory": _HELD_BYTES,
-    "max_suspensions": 4 * _MOST_CALLS,  # a call is up to three: its name, the call, the wait
+    "max_memory": _MAX_PROGRAM_BYTES,
+    "max_suspensions": 4 * _MAX_CALLS,  # a call is up to three: its name, the call, the wait
 }
-_AT_ONCE: Final = 16
-"""Programs of all callers: each is a process of up to `_HELD_BYTES`. One caller has no more of them than it leaves."""
-_UNAWAITED: Final = regex(r"<(?:coroutine object \w+|coroutine external_future\(\d+\)|gather\(\d+\))>")
+_MAX_PROGRAMS: Final = 16
+"""Programs of all callers: each is a process of up to `_MAX_PROGRAM_BYTES`. One caller has no more of them than it
+leaves."""
+_UNAWAITED_COROUTINE: Final = regex(r"<(?:coroutine object \w+|coroutine external_future\(\d+\)|gather\(\d+\))>")
 """Coroutines as the interpreter hands them over: it gives their names, and no types."""
-_SLEEP: Final = "system.async_sleep"
+_SLEEP_FUNCTION: Final = "system.async_sleep"
 """`asyncio.sleep`, as the interpreter asks its host for it: for 10 s at most."""
-_MOST_ATTEMPTS: Final = 100
-_CALLS_SHOWN: Final = 20
-_VALUE_BYTES: Final = 8
-_NAME: Final = 80
+_MAX_ATTEMPTS: Final = 100
+_MAX_SHOWN_CALLS: Final = 20
+_BYTES_PER_VALUE: Final = 8
+_MAX_NAME_LENGTH: Final = 80
 """Characters of the name of an unknown tool that an answer shows."""
 _PURPOSE: Final = "code"
 
@@ -114,8 +115,10 @@ class Programs:
         """
         if resume:
             await self._check(resume, ctx)
-        run = _Run(host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, goes_on=bool(resume))
-        if self._running[ctx.principal] >= _AT_ONCE - self._running.total():
+        run = _ProgramRun(
+            host=self._host, context=ctx, id=resume or ctx.first_call or ctx.call_id, goes_on=bool(resume)
+        )
+        if self._running[ctx.principal] >= _MAX_PROGRAMS - self._running.total():
             message = f"{self._running.total()} programs run already"
             raise ToolFailure("overloaded", message, hint="call it again when one has ended")
         self._running[ctx.principal] += 1
@@ -139,7 +142,7 @@ class Programs:
             raise ToolFailure("not_found", f"no program of yours goes on by {token[:80]!r}", hint=hint)
 
 
-class _Run(Struct, kw_only=True):
+class _ProgramRun(Struct, kw_only=True):
     """One run of one program. Used once."""
 
     host: WorkflowHost
@@ -162,7 +165,7 @@ class _Run(Struct, kw_only=True):
         """Run the program; return what it printed and its last value, or its failure."""
         import pydantic_monty as monty  # 11 MB, of an extra: loaded where a program runs
 
-        printed = monty.CollectString(_PRINTED_BYTES)
+        printed = monty.CollectString(_MAX_PRINTED_BYTES)
         try:
             async with monty.AsyncMonty(max_processes=1) as pool, pool.checkout(limits=_LIMITS) as session:
                 ended = await self._walk(await session.feed_start(_unfenced(code), print_callback=printed))
@@ -184,10 +187,10 @@ class _Run(Struct, kw_only=True):
         """
         import pydantic_monty as monty
 
-        sender, receiver = anyio.create_memory_object_stream[tuple[int, monty.ExternalSettledResult]](_MOST_CALLS)
+        sender, receiver = anyio.create_memory_object_stream[tuple[int, monty.ExternalSettledResult]](_MAX_CALLS)
 
         async def make(id: int, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> None:
-            if name == _SLEEP:
+            if name == _SLEEP_FUNCTION:
                 await anyio.sleep(args[0])
                 sender.send_nowait((id, {"return_value": None}))
             else:
@@ -204,10 +207,12 @@ class _Run(Struct, kw_only=True):
                                 receiver.receive_nowait() for _ in range(receiver.statistics().current_buffer_used)
                             )
                             state = await state.resume(dict(ended))
-                        case monty.AsyncFunctionSnapshot() if state.is_os_function and state.function_name != _SLEEP:
+                        case monty.AsyncFunctionSnapshot() if (
+                            state.is_os_function and state.function_name != _SLEEP_FUNCTION
+                        ):
                             state = await state.resume_auto()  # what the sandbox refuses
-                        case monty.AsyncFunctionSnapshot() if self._begun >= _MOST_CALLS:
-                            most = RuntimeError(f"a program makes at most {_MOST_CALLS:,} calls")
+                        case monty.AsyncFunctionSnapshot() if self._begun >= _MAX_CALLS:
+                            most = RuntimeError(f"a program makes at most {_MAX_CALLS:,} calls")
                             state = await state.resume({"exception": most})
                         case monty.AsyncFunctionSnapshot():
                             self._begun += 1
@@ -233,7 +238,7 @@ class _Run(Struct, kw_only=True):
         found = self.host.find(self.context, name)
         digest = hashlib.sha256(canonical(_same(found, name, arguments))).hexdigest()[:24]
         self._seen[digest] += 1
-        label = escape(name[:_NAME]) if found is None else found.name
+        label = escape(name[:_MAX_NAME_LENGTH]) if found is None else found.name
         result = await self._attempt(name, arguments, f"{_PURPOSE}:{self.id}:{digest}:{self._seen[digest]}")
         self.trusts.append(result.meta.get("trust", "local"))
         error = failure_of(result)
@@ -258,13 +263,13 @@ class _Run(Struct, kw_only=True):
         while True:
             result = await door(name, arguments, raw=True, idempotency_key=f"{key}:{attempt}")
             has_failed = "replayed" in result.meta and result.error is not None and not was_cut_off(result)
-            if not (self.goes_on and has_failed and attempt < _MOST_ATTEMPTS):
+            if not (self.goes_on and has_failed and attempt < _MAX_ATTEMPTS):
                 return result
             attempt += 1
 
     def _read(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """Return the tool's name and the arguments as an object. Raises `ValueError` saying how a call is written."""
-        if name in _BY_NAME:
+        if name in _CALL_FUNCTIONS:
             if not args:
                 args, named = (named.get("name"), named.get("arguments", {})), {}
             if not isinstance(args[0], str):
@@ -285,12 +290,12 @@ class _Run(Struct, kw_only=True):
     def _failure(self, shown: str, cause: ToolError | None, printed: str) -> ToolResult:
         text = _shown(shown) + (f"\nprinted before:\n{_shown(printed)}" if printed else "")
         code = cause.code if cause is not None else "tool_error"
-        return ToolResult.failed(code, f"the program failed: {text}", details={"calls": self.noted[-_CALLS_SHOWN:]})
+        return ToolResult.failed(code, f"the program failed: {text}", details={"calls": self.noted[-_MAX_SHOWN_CALLS:]})
 
 
 def _shown(text: str) -> str:
     """Return the end of a traceback, or of what was printed, with names for characters that are not seen."""
-    return escape(text.removeprefix(_HEADER)[-_TRACEBACK:], lines=True)
+    return escape(text.removeprefix(_TRACEBACK_HEADER)[-_MAX_TRACEBACK_LENGTH:], lines=True)
 
 
 def _parameters(tool: Tool) -> list[str]:
@@ -312,20 +317,20 @@ def _check_size(value: Any, limit: int) -> None:
 
     Nothing that writes a value can be stopped midway.
     """
-    size, _ = _extent(value, {})
+    size, _ = _size_of(value, {})
     if size > limit:
         raise ValueError(f"it is larger than {limit:,} bytes in full")
 
 
-def _extent(part: Any, known: dict[int, tuple[int, int, Any]], depth: int = 0) -> tuple[int, int]:
+def _size_of(part: Any, known: dict[int, tuple[int, int, Any]], depth: int = 0) -> tuple[int, int]:
     """Return the size of a value and its levels. `known` has those of each part, and the part: no other gets its id.
 
     Raises `ValueError` for too many levels. How deep the functions that write a value can go depends on the Python.
     """
     if isinstance(part, str | bytes):
-        return _VALUE_BYTES + len(part), 0
+        return _BYTES_PER_VALUE + len(part), 0
     if isinstance(part, int):
-        return _VALUE_BYTES + part.bit_length() // 3, 0
+        return _BYTES_PER_VALUE + part.bit_length() // 3, 0
     size, levels, _ = known.get(id(part), (0, 1, None))
     if depth + levels > MAX_DEPTH + 1:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
@@ -335,9 +340,9 @@ def _extent(part: Any, known: dict[int, tuple[int, int, Any]], depth: int = 0) -
             inner = chain.from_iterable(cast("Mapping[Any, Any]", inner).items())
         elif not isinstance(inner, list | tuple | set | frozenset):
             inner = ()
-        size = _VALUE_BYTES
+        size = _BYTES_PER_VALUE
         for one in cast("Iterable[Any]", inner):
-            inner_size, inner_levels = _extent(one, known, depth + 1)
+            inner_size, inner_levels = _size_of(one, known, depth + 1)
             size, levels = size + inner_size, max(levels, 1 + inner_levels)
         known[id(part)] = size, levels, part
     return size, levels
@@ -353,7 +358,7 @@ def _value(value: Any) -> ToolResult:
 def _answer(ended: monty.MontyComplete, printed: str) -> ToolResult:
     value = ended.output
     try:
-        _check_size(value, _HELD_BYTES)
+        _check_size(value, _MAX_PROGRAM_BYTES)
         result = _value(value)
     except (ValueError, RecursionError) as error:
         return ToolResult.failed("too_large", f"the last value cannot be written: {error}", hint="return less of it")
@@ -377,7 +382,7 @@ def _is_unawaited(value: Any) -> bool:
     held: Iterable[Any] = (value,)
     if isinstance(value, dict | list | tuple):
         held = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("Iterable[Any]", value)
-    return any(isinstance(one, str) and _UNAWAITED.fullmatch(one) for one in held)
+    return any(isinstance(one, str) and _UNAWAITED_COROUTINE.fullmatch(one) for one in held)
 
 
 def _with_resume(result: ToolResult, id: str) -> ToolResult:

@@ -35,7 +35,7 @@ Progressed = Callable[[float, float, str], Awaitable[None]]
 
 SOURCE: Final = "workflows"
 
-_OUTPUT_BYTES: Final = 64 << 20
+_MAX_OUTPUT_BYTES: Final = 64 << 20
 """Most of an output, before it is shortened for its reader."""
 
 
@@ -122,9 +122,9 @@ class WorkflowRun(Struct, kw_only=True):
         ended = {name: anyio.Event() for name in self.steps}
         async with anyio.create_task_group() as group:
             for step in self.workflow.steps:
-                group.start_soon(self._one, step, ended)
+                group.start_soon(self._run_step, step, ended)
 
-    async def _one(self, step: Step, ended: Mapping[str, anyio.Event]) -> None:
+    async def _run_step(self, step: Step, ended: Mapping[str, anyio.Event]) -> None:
         state = self.steps[step.name]
         if state.status != "completed":
             for name in step.needs:
@@ -134,7 +134,7 @@ class WorkflowRun(Struct, kw_only=True):
             else:
                 await self._call(step, state)
                 await self.keep(self)
-                await self._tell(step)
+                await self._report_progress(step)
         ended[step.name].set()  # never after a save that failed: the steps that wait for it are cancelled
 
     async def _call(self, step: Step, state: StepState) -> None:
@@ -143,10 +143,10 @@ class WorkflowRun(Struct, kw_only=True):
         except ToolFailure as failure:
             state.status, state.error = "failed", ToolError(code=failure.code, message=failure.message)
             return
-        result = await self._made(step, state, arguments)
+        result = await self._make_call(step, state, arguments)
         while was_cut_off(result) and self.may_repeat(step.tool):  # once for each process that was killed in it
             state.attempt += 1
-            result = await self._made(step, state, arguments)
+            result = await self._make_call(step, state, arguments)
         state.call_id = str(result.meta.get("call_id", ""))
         state.trust = result.meta.get("trust", "local")
         error = failure_of(result)
@@ -155,7 +155,7 @@ class WorkflowRun(Struct, kw_only=True):
         else:
             state.status, state.error, state.has_ended_well = "failed", error, result.error is None
 
-    async def _made(self, step: Step, state: StepState, arguments: Any) -> ToolResult:
+    async def _make_call(self, step: Step, state: StepState, arguments: Any) -> ToolResult:
         return await self.door(
             step.tool,
             arguments,
@@ -166,7 +166,7 @@ class WorkflowRun(Struct, kw_only=True):
             idempotency_key=f"workflow:{self.id}:{step.name}:{state.attempt}",
         )
 
-    async def _tell(self, step: Step) -> None:
+    async def _report_progress(self, step: Step) -> None:
         if self.on_progress is not None:
             over = sum(state.status != "waiting" for state in self.steps.values())
             await self.on_progress(over, len(self.steps), f"{step.name}: {self.steps[step.name].status}")
@@ -199,9 +199,9 @@ class WorkflowRunner:
         run.origin = origin
         await run()
         if run.failed:
-            return _broken_off(run, go_on.format(id=run.id)).with_meta(source=SOURCE, trust=run.trust)
+            return _broken_off_result(run, go_on.format(id=run.id)).with_meta(source=SOURCE, trust=run.trust)
         await self._runs.forget(run.id, context.principal)
-        return _answer(run).with_meta(source=SOURCE, trust=run.trust)
+        return _result_of(run).with_meta(source=SOURCE, trust=run.trust)
 
     async def _begin(
         self,
@@ -221,7 +221,7 @@ class WorkflowRunner:
             raise ToolFailure("conflict", "this run was begun by another workflow or with other arguments")
         known: Mapping[str, Mapping[str, Any]] = (kept or {}).get("steps", {})
         steps = {name: StepState.from_json(state, retry=bool(token)) for name, state in known.items()}
-        if changed := _changed(workflow, steps):
+        if changed := _changed_steps(workflow, steps):
             raise ToolFailure(
                 "conflict",
                 f"{', '.join(changed)} ran in this run already, and the workflow has another step in its place by now",
@@ -252,7 +252,7 @@ class WorkflowRunner:
         return tool is not None and tool.annotations.idempotent and tool.origin != "mcp"
 
 
-def _changed(workflow: Workflow, steps: Mapping[str, StepState]) -> list[str]:
+def _changed_steps(workflow: Workflow, steps: Mapping[str, StepState]) -> list[str]:
     """Return the steps that ended well and would not run now as they ran: to go on would pass their change over."""
     now = {step.name: step.digest for step in workflow.steps}
     return [
@@ -326,16 +326,16 @@ class WorkflowSource:
 
     def defects(self) -> dict[str, list[str]]:
         """Return the defects of workflows that cannot run with the present tools, by name."""
-        found = {name: self._wrong(workflow) for name, workflow in self._workflows.items()}
+        found = {name: self._defect_of(workflow) for name, workflow in self._workflows.items()}
         return {name: wrong for name, wrong in found.items() if wrong}
 
-    def _wrong(self, workflow: Workflow) -> list[str]:
+    def _defect_of(self, workflow: Workflow) -> list[str]:
         wrong = check(workflow, self._host.catalog.find)
-        if circle := self._circle(workflow.name):
+        if circle := self._find_circle(workflow.name):
             wrong.append(f"it would call itself without end: {' → '.join(circle)}")
         return wrong
 
-    def _circle(self, name: str) -> list[str]:
+    def _find_circle(self, name: str) -> list[str]:
         """Return the way on which a workflow calls itself; empty if there is none."""
         ways, seen = [[name]], set[str]()
         while ways:
@@ -359,7 +359,7 @@ class WorkflowSource:
         workflow = self._workflows.get(tool.local_name)
         if workflow is None:
             return ToolFailure("not_found", f"unknown workflow {tool.local_name}")
-        if wrong := self._wrong(workflow):
+        if wrong := self._defect_of(workflow):
             return ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
         return None
 
@@ -416,9 +416,9 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
     )
 
 
-def _answer(run: WorkflowRun) -> ToolResult:
+def _result_of(run: WorkflowRun) -> ToolResult:
     try:
-        value = run.workflow.output.fill(run.document(), _OUTPUT_BYTES)
+        value = run.workflow.output.fill(run.document(), _MAX_OUTPUT_BYTES)
     except MissingValue as missing:
         return ToolResult.failed("tool_error", f"every step ended well, and for the output {missing.message}")
     calls = {name: state.call_id for name, state in run.steps.items()}
@@ -428,7 +428,7 @@ def _answer(run: WorkflowRun) -> ToolResult:
     return ToolResult.of_text(dumps(value).decode(), structured_content=structured).with_meta(workflow=calls)
 
 
-def _broken_off(run: WorkflowRun, go_on: str) -> ToolResult:
+def _broken_off_result(run: WorkflowRun, go_on: str) -> ToolResult:
     """Report the failed step with its error, the steps that ran, and how to continue."""
     name = run.failed[0]
     state = run.steps[name]

@@ -30,11 +30,11 @@ RESUME: Final = "resume_id"
 """The argument by which a run that broke off goes on."""
 
 _NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_KEYS: Final = ("description", "title", "category", "tags", "input", "steps", "output", "background_after")
+_WORKFLOW_KEYS: Final = ("description", "title", "category", "tags", "input", "steps", "output", "background_after")
 _STEP_KEYS: Final = ("tool", "arguments", "after", "timeout", "approval")
 _MAX_STEPS: Final = 100
 
-_ANY: Final = frozenset[str]()
+_ANY_TYPE: Final = frozenset[str]()
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -74,8 +74,8 @@ def read_workflow(name: str, given: Any) -> Workflow:
     key = f"workflows.{name}"
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot be a tool's name: letters, digits, _ and -, at most 64", key=key)
-    values = _mapping(given, key, _KEYS)
-    steps = _steps(values.get("steps"), key)
+    values = _mapping(given, key, _WORKFLOW_KEYS)
+    steps = _read_steps(values.get("steps"), key)
     last = next(reversed(steps))
     output = _template(values.get("output", {"$from": f"$.steps.{last}"}), f"{key}.output")
     _check_needs(output.steps, steps, f"{key}.output")
@@ -94,13 +94,13 @@ def read_workflow(name: str, given: Any) -> Workflow:
         category=_spec_text(values, "category", key),
         tags=_texts(values.get("tags") or (), f"{key}.tags"),
         input_schema=schema,
-        steps=_in_order(steps, key),
+        steps=_sort_steps(steps, key),
         output=output,
         background_after=after,
     )
 
 
-def _steps(given: Any, key: str) -> dict[str, Step]:
+def _read_steps(given: Any, key: str) -> dict[str, Step]:
     steps: dict[str, Step] = {}
     for name, written in _mapping(given, f"{key}.steps").items():
         where = f"{key}.steps.{name}"
@@ -133,7 +133,7 @@ def _steps(given: Any, key: str) -> dict[str, Step]:
     return steps
 
 
-def _in_order(steps: Mapping[str, Step], key: str) -> tuple[Step, ...]:
+def _sort_steps(steps: Mapping[str, Step], key: str) -> tuple[Step, ...]:
     try:
         order = TopologicalSorter({name: sorted(step.needs) for name, step in steps.items()}).static_order()
         return tuple(steps[name] for name in order)
@@ -242,10 +242,10 @@ def _arguments(step: Step, tools: Mapping[str, Tool], workflow: Workflow) -> Ite
             if name not in declared:
                 yield f".{name}: the tool has no such argument; it has {', '.join(declared)}"
     for name, node in given.items():
-        yield from _value(name, node, as_node(declared.get(name)), schema, tools, workflow)
+        yield from _check_value(name, node, as_node(declared.get(name)), schema, tools, workflow)
 
 
-def _value(
+def _check_value(
     name: str, node: Any, part: Node, root: Node, tools: Mapping[str, Tool], workflow: Workflow
 ) -> Iterator[str]:
     if isinstance(node, Reference):
@@ -263,7 +263,7 @@ def _mismatch(name: str, given: frozenset[str], wanted: frozenset[str], what: st
     if "integer" in given:
         given |= {"number"}
     if given and wanted and not given & wanted:
-        yield f".{name}: {what} {_or(given)}, and the tool takes {_or(wanted)}"
+        yield f".{name}: {what} {_join_types(given)}, and the tool takes {_join_types(wanted)}"
 
 
 def _types_at(reference: Reference, tools: Mapping[str, Tool], workflow: Workflow) -> frozenset[str]:
@@ -275,15 +275,15 @@ def _types_at(reference: Reference, tools: Mapping[str, Tool], workflow: Workflo
     else:
         tool = tools.get(reference.step)
         if tool is None or tool.output_schema is None:
-            return _ANY
+            return _ANY_TYPE
         root = tool.output_schema
     node = root
     for name in reference.names:
-        node = _below(resolve(node, root), name, root)
+        node = _schema_below(resolve(node, root), name, root)
     return types_of(node, root)
 
 
-def _below(node: Node, name: str | int, root: Node) -> Node:
+def _schema_below(node: Node, name: str | int, root: Node) -> Node:
     if isinstance(name, int):
         return as_node(node.get("items"))
     for part in merged(node, root):
@@ -292,5 +292,5 @@ def _below(node: Node, name: str | int, root: Node) -> Node:
     return {}
 
 
-def _or(types: frozenset[str]) -> str:
+def _join_types(types: frozenset[str]) -> str:
     return " or ".join(sorted(types))

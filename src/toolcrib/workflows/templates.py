@@ -18,7 +18,7 @@ from ..errors import ToolFailure, UsageError
 from ..sources.yaml.fields import as_text
 from .json_paths import Document, compile_path
 
-_PIECES: Final = regex(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_HOLE_OR_BRACE: Final = regex(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MAX_DEPTH: Final = 64
 
 
@@ -67,7 +67,7 @@ class Template:
     def __init__(self, written: Any) -> None:
         """Read `written`. Raises `UsageError` for a hole that cannot be filled, saying where."""
         self._written = written
-        self._tree = _read(written, ())
+        self._tree = _read_node(written, ())
         self.references = tuple(_references(self._tree))
 
     @property
@@ -90,7 +90,7 @@ class Template:
 
         Raises `MissingValue`, and `ToolFailure` where it is too large or takes too long to find.
         """
-        return _fill(self._tree, Document(document, room))
+        return _fill_node(self._tree, Document(document, room))
 
 
 class CodeTemplate(Template):
@@ -122,29 +122,29 @@ def is_text(node: Any) -> bool:
     return isinstance(node, _Text)
 
 
-def _read(node: Any, where: tuple[str | int, ...]) -> Any:
+def _read_node(node: Any, where: tuple[str | int, ...]) -> Any:
     if len(where) > _MAX_DEPTH:
-        raise UsageError(f"{_at(where)}: deeper than {_MAX_DEPTH} levels")
+        raise UsageError(f"{_at_position(where)}: deeper than {_MAX_DEPTH} levels")
     if isinstance(node, Mapping):
         given = cast("Mapping[str, Any]", node)
         if "$from" in given:
-            return _hole(given, where)
+            return _read_hole(given, where)
         if "$text" in given:
-            return _text(given, where)
-        return {key: _read(value, (*where, key)) for key, value in given.items()}
+            return _read_text(given, where)
+        return {key: _read_node(value, (*where, key)) for key, value in given.items()}
     if isinstance(node, list | tuple):
-        return [_read(item, (*where, place)) for place, item in enumerate(cast("Sequence[Any]", node))]
+        return [_read_node(item, (*where, place)) for place, item in enumerate(cast("Sequence[Any]", node))]
     return node
 
 
-def _hole(given: Mapping[str, Any], where: tuple[str | int, ...]) -> Reference:
+def _read_hole(given: Mapping[str, Any], where: tuple[str | int, ...]) -> Reference:
     if others := sorted(set(given) - {"$from", "default"}):
-        raise UsageError(f"{_at(where)}: beside $from only `default` can stand, not {', '.join(others)}")
+        raise UsageError(f"{_at_position(where)}: beside $from only `default` can stand, not {', '.join(others)}")
     reference = _reference(given["$from"], where)
     if "default" not in given:
         return reference
     if reference.names is None:
-        raise UsageError(f"{_at(where)}: a path to many values has no default; it gives an empty list")
+        raise UsageError(f"{_at_position(where)}: a path to many values has no default; it gives an empty list")
     return Reference(
         path=reference.path,
         query=reference.query,
@@ -156,19 +156,21 @@ def _hole(given: Mapping[str, Any], where: tuple[str | int, ...]) -> Reference:
     )
 
 
-def _text(given: Mapping[str, Any], where: tuple[str | int, ...]) -> _Text:
+def _read_text(given: Mapping[str, Any], where: tuple[str | int, ...]) -> _Text:
     written = given["$text"]
     if len(given) > 1 or not isinstance(written, str):
-        raise UsageError(f"{_at(where)}: $text takes one text, and nothing beside it")
+        raise UsageError(f"{_at_position(where)}: $text takes one text, and nothing beside it")
     pieces: list[str | Reference] = []
     end = 0
-    for match in _PIECES.finditer(written):
+    for match in _HOLE_OR_BRACE.finditer(written):
         pieces.append(written[end : match.start()])
         end = match.end()
         if match[0] in ("{{", "}}"):
             pieces.append(match[0][0])
         elif match[1] is None:
-            raise UsageError(f"{_at(where)}: a brace stands alone in $text; write {match[0] * 2} for the brace itself")
+            raise UsageError(
+                f"{_at_position(where)}: a brace stands alone in $text; write {match[0] * 2} for the brace itself"
+            )
         else:
             pieces.append(_reference(match[1].strip(), where))
     return _Text((*pieces, written[end:]))
@@ -176,21 +178,21 @@ def _text(given: Mapping[str, Any], where: tuple[str | int, ...]) -> _Text:
 
 def _reference(path: Any, where: tuple[str | int, ...]) -> Reference:
     if not isinstance(path, str):
-        raise UsageError(f"{_at(where)}: $from takes a JSON path such as $.steps.name.field")
+        raise UsageError(f"{_at_position(where)}: $from takes a JSON path such as $.steps.name.field")
     try:
         query = compile_path(path)
     except UsageError as error:
-        raise UsageError(f"{_at(where)}: {error}") from None
-    way = _way(query)
+        raise UsageError(f"{_at_position(where)}: {error}") from None
+    way = _path_of_query(query)
     root, *rest = way
     if root not in ("input", "steps") or (root == "steps" and not (rest and isinstance(rest[0], str))):
-        raise UsageError(f"{_at(where)}: {path!r} begins neither at $.input nor at $.steps.NAME")
+        raise UsageError(f"{_at_position(where)}: {path!r} begins neither at $.input nor at $.steps.NAME")
     step = str(rest.pop(0)) if root == "steps" else ""
     names = tuple(rest) if query.singular_query() else None
     return Reference(path=path, query=query, root=cast("Any", root), step=step, names=names)
 
 
-def _way(query: JSONPathQuery) -> list[str | int]:
+def _path_of_query(query: JSONPathQuery) -> list[str | int]:
     """Return the names and places at the beginning of the path, up to the first that means many."""
     way: list[str | int] = []
     for segment in query.segments:
@@ -218,17 +220,17 @@ def _references(node: Any) -> Iterator[Reference]:
             yield from _references(item)
 
 
-def _fill(node: Any, document: Document) -> Any:
+def _fill_node(node: Any, document: Document) -> Any:
     if isinstance(node, Reference):
         return node.value(document)
     if isinstance(node, _Text):
         return "".join(piece if isinstance(piece, str) else as_text(piece.value(document)) for piece in node.pieces)
     if isinstance(node, dict):
-        return {key: _fill(value, document) for key, value in cast("dict[str, Any]", node).items()}
+        return {key: _fill_node(value, document) for key, value in cast("dict[str, Any]", node).items()}
     if isinstance(node, list):
-        return [_fill(item, document) for item in cast("list[Any]", node)]
+        return [_fill_node(item, document) for item in cast("list[Any]", node)]
     return node
 
 
-def _at(where: tuple[str | int, ...]) -> str:
+def _at_position(where: tuple[str | int, ...]) -> str:
     return ".".join(map(str, where)) or "the value"

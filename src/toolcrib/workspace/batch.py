@@ -34,13 +34,13 @@ MAX_BYTES: Final = 100 << 20
 """Of one file, read or written."""
 NOTHING: Final = ""
 """The state of a place where nothing is."""
-_MAX_COMPARED: Final = 20_000
+_MAX_COMPARED_FILES: Final = 20_000
 """Maximum files of a folder whose state is compared."""
 _logger = logging.getLogger(__name__)
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 _EXECUTABLE: Final = 0o111
-_REMEMBERED: Final = 4_096
+_MAX_REMEMBERED_FILES: Final = 4_096
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ def apply(changes: Sequence[Change]) -> None:
     Blocking. States are compared after everything is staged, so that the time between check and renames is short;
     another program that writes in it loses.
     """
-    work = _Work(keeps_way_back=len(changes) > 1)
+    work = _Batch(keeps_way_back=len(changes) > 1)
     try:
         for change in changes:
             if change.content is not None:
@@ -123,7 +123,7 @@ class _Written(Struct, frozen=True):
     digest: str
 
 
-_written: Final = BoundedMapping[str, _Written](_REMEMBERED)
+_written: Final = BoundedMapping[str, _Written](_MAX_REMEMBERED_FILES)
 """Files that tools of this process wrote last; under `_lock`."""
 _lock: Final = Lock()
 
@@ -164,7 +164,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_ctime_ns, found.st_mode & _EXECUTABLE
 
 
-class _Work:
+class _Batch:
     """One batch under way.
 
     `_undo` has the way back of each committed step, last first; `_left` what is removed once all is done.
@@ -304,7 +304,7 @@ def _write(folder: int, name: str, change: Change) -> int:
     """
     content = change.content or b""
     mode = _kept_mode(change)
-    descriptor = open_beneath(folder, (name,), _NEW, 0o666 if mode is None else 0o600)
+    descriptor = open_beneath(folder, (name,), _CREATE_FLAGS, 0o666 if mode is None else 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
@@ -377,5 +377,5 @@ def _gather(place: Place, lines: list[str]) -> None:
             lines.append(f"{inner.steps} {digest_at(inner, MAX_BYTES)}")
         else:
             lines.append(f"{inner.steps} {_node(inner, found)}")
-        if len(lines) > _MAX_COMPARED:
-            raise ToolFailure("too_large", f"{place.shown} holds more than {_MAX_COMPARED:,} files")
+        if len(lines) > _MAX_COMPARED_FILES:
+            raise ToolFailure("too_large", f"{place.shown} holds more than {_MAX_COMPARED_FILES:,} files")

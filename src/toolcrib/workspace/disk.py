@@ -31,16 +31,16 @@ SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
 """Folders that no walk enters: those of version control, and our own. Sources of skills and plugins skip others
 (`safe_paths.SKIPPED`).
 """
-_SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
+_SYSTEM_FOLDERS: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 
-_ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}
-_ASK: Final = "do not try another way to it; tell the user"
+_SPECIAL_KINDS: Final = {"link": "link", "other": "device, a pipe or a socket"}
+_HINT_TO_ASK: Final = "do not try another way to it; tell the user"
 
 T = TypeVar("T")
 
 _ENTRY_BYTES: Final = 100
 """Bytes that an entry of a walk takes, as `reserve` counts them: a quarter of what it takes with its texts."""
-_FEW: Final = SMALL // _ENTRY_BYTES
+_UNRESERVED_ENTRIES: Final = SMALL // _ENTRY_BYTES
 """Entries that are not reserved."""
 
 
@@ -54,7 +54,7 @@ class Tree:
     def __init__(self, roots: Roots, guard: Guard | None = None) -> None:
         """Without `guard` the built-in names are guarded."""
         self.roots = roots
-        self.guard = guard or Guard(private=_SYSTEM)
+        self.guard = guard or Guard(private=_SYSTEM_FOLDERS)
 
     def place(self, path: str) -> Place:
         """Return the place of a path. Raises `ToolFailure` for one that leads outside, or into a private folder."""
@@ -71,7 +71,9 @@ class Tree:
         """Return the place of a readable path. Raises `ToolFailure("denied")` for a guarded one."""
         place = self.place(path)
         if held := self.guard.hides(place.root, place.steps):
-            raise ToolFailure("denied", f"{place.shown} is guarded ({held}): no tool reads or writes it", hint=_ASK)
+            raise ToolFailure(
+                "denied", f"{place.shown} is guarded ({held}): no tool reads or writes it", hint=_HINT_TO_ASK
+            )
         return place
 
     def writable(self, path: str) -> Place:
@@ -83,7 +85,7 @@ class Tree:
         if not place.steps:
             raise ToolFailure("tool_error", f"{place.shown} is the workspace itself")
         if held := self.guard.fixes(place.root, place.steps):
-            raise ToolFailure("denied", f"{place.shown} is protected ({held}): no tool writes it", hint=_ASK)
+            raise ToolFailure("denied", f"{place.shown} is protected ({held}): no tool writes it", hint=_HINT_TO_ASK)
         return place
 
     def stat(self, path: str) -> FileEntry | None:
@@ -260,7 +262,7 @@ class Tree:
         if kind == "folder":
             raise ToolFailure("tool_error", f"{place.shown} is a folder")
         if kind != "file":
-            raise ToolFailure("denied", f"{place.shown} is not a regular file but a {_ODD[kind]}")
+            raise ToolFailure("denied", f"{place.shown} is not a regular file but a {_SPECIAL_KINDS[kind]}")
         if found.st_nlink > 1 and not self.guard.may_be_hard_linked(place.steps):
             raise ToolFailure("denied", f"{place.shown} has a second name (a hard link), which may lie outside")
         return True
@@ -409,8 +411,8 @@ class DiskWorkspace:
 
     async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[FileEntry]:
         """Return the files below a folder that may be read, by path; the memory for very many is reserved first."""
-        found = await in_thread(partial(self.tree.walk, hidden=hidden, limit=min(limit, _FEW)), path)
-        if len(found) < _FEW or limit <= _FEW:
+        found = await in_thread(partial(self.tree.walk, hidden=hidden, limit=min(limit, _UNRESERVED_ENTRIES)), path)
+        if len(found) < _UNRESERVED_ENTRIES or limit <= _UNRESERVED_ENTRIES:
             return found
         found.clear()
         await reserve(limit * _ENTRY_BYTES)

@@ -25,7 +25,7 @@ from ..core.files import read_strange
 from ..core.patterns import regex
 from ..errors import ToolFailure
 
-_HARMLESS: Final[Mapping[str, str]] = {
+_HARMLESS_SETTINGS: Final[Mapping[str, str]] = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
     "core.attributesFile": os.devnull,
@@ -63,29 +63,29 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_COMMITTER_NAME": "Toolcrib",
     "GIT_COMMITTER_EMAIL": "toolcrib@localhost",
 }
-_MERGED: Final = "git merge-file --marker-size=%L %A %O %B"
+_OWN_MERGE_DRIVER: Final = "git merge-file --marker-size=%L %A %O %B"
 """git's own merge, for a repository that names no program."""
-_NAMED: Final[Mapping[str, str]] = {
+_PROGRAM_SETTINGS: Final[Mapping[str, str]] = {
     r"filter\..+\.(?:clean|smudge|process)": "",
     r"filter\..+\.required": "false",
-    r"merge\..+\.driver": _MERGED,
+    r"merge\..+\.driver": _OWN_MERGE_DRIVER,
     r"hook\..+\.command": "true",
 }
 """Keys that name a program under a repository's own name, and their replacements."""
-_SECONDS: Final = 300.0
+_TIMEOUT_SECONDS: Final = 300.0
 
-_SLACK: Final = 20_000_000
+_CLOCK_SLACK_NS: Final = 20_000_000
 """Nanoseconds by which the clock of a file system may be behind."""
-_COMMITS: Final = 50
-_LARGEST: Final = 16 << 20
+_MAX_COMMITS: Final = 50
+_MAX_FILE_BYTES: Final = 16 << 20
 """Bytes of a file that are read: one that is larger has another hash."""
 
-_MARKER: Final = regex(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
-_LABEL: Final = regex(
+_CONFLICT_MARKER: Final = regex(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
+_CONFLICT_LABEL: Final = regex(
     rb"[\w./@~^+-]{0,100}(?::[\w./-]{1,200})?|Updated upstream|Stashed changes|Stash base|merged common ancestors"
 )
 """Names beside the markers of a conflict: of a branch, commit or file, not a sentence."""
-_STYLES: Final = ("--quiet", "--diff3", "--zdiff3")
+_CONFLICT_STYLES: Final = ("--quiet", "--diff3", "--zdiff3")
 
 
 def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
@@ -96,9 +96,9 @@ def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
     Keys that name a program under a chosen name (`filter.x.clean`) cannot be listed in advance: they are read from the
     repository's configuration, and set to something harmless.
     """
-    keys = dict(_HARMLESS)
+    keys = dict(_HARMLESS_SETTINGS)
     for name in configured:
-        for pattern, value in _NAMED.items():
+        for pattern, value in _PROGRAM_SETTINGS.items():
             if re.fullmatch(pattern, name, re.DOTALL):
                 keys[name] = value
     numbered = {"GIT_CONFIG_COUNT": str(len(keys))}
@@ -152,7 +152,7 @@ class Git(Struct, frozen=True, kw_only=True):
     ) -> bytes:
         command: Sequence[str] = ("git", "--no-pager", "--literal-pathspecs", *arguments)
         try:
-            with anyio.fail_after(_SECONDS):
+            with anyio.fail_after(_TIMEOUT_SECONDS):
                 done = await anyio.run_process(
                     command,
                     cwd=self.tree,
@@ -164,7 +164,7 @@ class Git(Struct, frozen=True, kw_only=True):
         except FileNotFoundError:
             raise ToolFailure("unavailable", "git is not installed", hint="shadow workspaces need it") from None
         except TimeoutError:
-            raise ToolFailure("timeout", f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
+            raise ToolFailure("timeout", f"git {arguments[0]} did not end within {_TIMEOUT_SECONDS:g} s") from None
         if not 0 <= done.returncode <= most:
             problem = done.stderr.decode(errors="replace").strip()[-500:]
             raise ToolFailure("tool_error", f"git {arguments[0]} failed: {problem or f'status {done.returncode}'}")
@@ -202,9 +202,9 @@ async def is_from_commit(
 
 async def _is_merged(git: Git, content: bytes, place: str, commits: Sequence[str], began: int) -> bool:
     """Whether `content` is what git makes of three versions of the file that were there before."""
-    if not all(_LABEL.fullmatch(label) for _, label in _MARKER.findall(content)):
+    if not all(_CONFLICT_LABEL.fullmatch(label) for _, label in _CONFLICT_MARKER.findall(content)):
         return False
-    result = _MARKER.sub(rb"\1", content)
+    result = _CONFLICT_MARKER.sub(rb"\1", content)
     for blobs in await _merged_blobs(git, place):
         if not all([await _has(git, blob, place, commits, began) for blob in blobs]):
             continue
@@ -212,9 +212,9 @@ async def _is_merged(git: Git, content: bytes, place: str, commits: Sequence[str
             names = [str(Path(folder, str(number))) for number in range(len(blobs))]
             for name, blob in zip(names, blobs, strict=True):
                 await anyio.Path(name).write_bytes(await git.run("cat-file", "blob", blob))
-            for style in _STYLES:
+            for style in _CONFLICT_STYLES:
                 merged = await git.run("merge-file", "-p", style, *names, most=127)
-                if _MARKER.sub(rb"\1", merged) == result:
+                if _CONFLICT_MARKER.sub(rb"\1", merged) == result:
                     return True
     return False
 
@@ -241,13 +241,13 @@ async def _has(git: Git, blob: str, place: str, commits: Sequence[str], began: i
     known = "".join(f"{commit}\n" for commit in commits).encode()
     if known and await git.run(*log, "--max-count=1", "--ignore-missing", "--stdin", "--", place, stdin=known):
         return True
-    found = (await git.run(*log, f"--max-count={_COMMITS}", "--all", "--reflog", "--", place)).decode().split()
+    found = (await git.run(*log, f"--max-count={_MAX_COMMITS}", "--all", "--reflog", "--", place)).decode().split()
     objects = Path(os.fsdecode(await git.run("rev-parse", "--git-path", "objects")).strip())
-    return any(_is_older(git.tree / objects, commit, began - _SLACK) for commit in found)
+    return any(_is_older(git.tree / objects, commit, began - _CLOCK_SLACK_NS) for commit in found)
 
 
 def _content(file: Path) -> bytes:
-    return os.fsencode(os.readlink(file)) if file.is_symlink() else read_strange(file, _LARGEST)
+    return os.fsencode(os.readlink(file)) if file.is_symlink() else read_strange(file, _MAX_FILE_BYTES)
 
 
 def _is_older(objects: Path, name: str, began: int) -> bool:

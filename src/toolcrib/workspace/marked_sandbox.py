@@ -22,13 +22,13 @@ from ..core.taint import StoredTaint, TaintedFile
 from .opened_files import OpenedFiles
 from .tainted_files import FileMarks, file_time
 
-_NAMES_ONLY: Final = regex(
+_NAMES_ONLY_COMMAND: Final = regex(
     r"\s*git(?:\s+--no-pager)?\s+(?:add|ls-files|rm|status)"
     r"(?:[ \t]+(?:-[Abcfmnoqrsuz]+|-uall|-uno|--(?:all|branch|cached|exclude-standard|force|modified|others|quiet|short"
     r"|update)|--porcelain(?:=v[12])?|--untracked-files=(?:all|no|normal)|--|[\w./:@+,=*?~][\w./:@+,=*?~-]*))*\s*"
 )
 """A command whose output has names of files and none of their content: no option that shows changes (`-v`, `-p`)."""
-_WITHOUT_CONTENT: Final = frozenset({"--cached", "--name-only", "--name-status", "--quiet", "--stat"})
+_NO_CONTENT_OPTIONS: Final = frozenset({"--cached", "--name-only", "--name-status", "--quiet", "--stat"})
 """Options of `git diff` for less than the content."""
 
 
@@ -44,10 +44,10 @@ class MarkedSandbox:
         marks: FileMarks,
         taint: StoredTaint,
         session: str,
-        stain: Callable[[str], None],
+        mark_tainted: Callable[[str], None],
         is_read_before: Callable[[Path], bool],
     ) -> None:
-        """`taint` is that of the call, `session` the key of its session; `stain` taints that after the call.
+        """`taint` is that of the call, `session` the key of its session; `mark_tainted` taints that after the call.
 
         `is_read_before`: whether the sandbox itself reads a file before a command, to be able to restore it.
         """
@@ -56,7 +56,7 @@ class MarkedSandbox:
         self._marks = marks
         self._taint = taint
         self._session = session
-        self._stain = stain
+        self._mark_tainted = mark_tainted
         self._is_read_before = is_read_before
 
     @property
@@ -107,17 +107,17 @@ class MarkedSandbox:
 
     def _note(self, mark: TaintedFile) -> None:
         if self._taint.is_over:
-            self._stain(f"a command: {mark.reason}")
+            self._mark_tainted(f"a command: {mark.reason}")
         else:
             self._taint.note_file(mark.source, mark.reason)
 
 
 def _shows_content(command: Command) -> bool:
     if command.trusted:  # the tools for git
-        return "diff" in command.argv and _WITHOUT_CONTENT.isdisjoint(command.argv)
+        return "diff" in command.argv and _NO_CONTENT_OPTIONS.isdisjoint(command.argv)
     # Not in a kept shell, where `git` may be a function; of other programs, no argument stands for the command.
     is_script = command.argv[1:-1] == ("-c",)
-    return not command.read_only and not (is_script and _NAMES_ONLY.fullmatch(command.argv[2]))
+    return not command.read_only and not (is_script and _NAMES_ONLY_COMMAND.fullmatch(command.argv[2]))
 
 
 def _keeps_variables(command: Command) -> bool:

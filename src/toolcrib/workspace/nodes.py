@@ -22,9 +22,9 @@ from .paths import Place, is_text
 from .safe_paths import open_beneath, opened
 
 Kind = Literal["file", "folder", "link", "other"]
-_READ: Final = os.O_RDONLY | os.O_NONBLOCK
-_PIECE: Final = 1 << 20
-_ERRORS: Final = {
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK
+_PIECE_BYTES: Final = 1 << 20
+_MESSAGE_BY_ERRNO: Final = {
     errno.ENOENT: ("not_found", "there is no {}"),
     errno.ENOTDIR: ("denied", "something on the way to {} is a link, or no folder"),
     errno.EISDIR: ("tool_error", "{} is a folder"),
@@ -44,7 +44,7 @@ def translated_errors(place: Place) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        code, text = _ERRORS.get(error.errno or 0, ("tool_error", ""))
+        code, text = _MESSAGE_BY_ERRNO.get(error.errno or 0, ("tool_error", ""))
         message = text.format(place.shown) if text else f"{place.shown}: {error.strerror or type(error).__name__}"
         raise ToolFailure(code, message) from error
 
@@ -127,7 +127,7 @@ class NodeFile:
         with translated_errors(self._place):
             pieces: list[bytes] = []
             size = 0
-            while piece := self._file.read(_PIECE):
+            while piece := self._file.read(_PIECE_BYTES):
                 size += len(piece)
                 if size > limit:
                     raise _too_large(self._place, size, limit)
@@ -147,8 +147,8 @@ def digest_of_content(content: bytes) -> str:
 def digest_of_file(file: OpenFile) -> str:
     """Return the SHA-256 of the content, piece by piece, in hexadecimal digits."""
     digest = hashlib.sha256()
-    for offset in range(0, file.size, _PIECE):
-        digest.update(file.read_at(offset, _PIECE))
+    for offset in range(0, file.size, _PIECE_BYTES):
+        digest.update(file.read_at(offset, _PIECE_BYTES))
     return digest.hexdigest()
 
 
@@ -166,7 +166,7 @@ def open_file(place: Place, limit: int, *, many_names: bool) -> NodeFile:
         with parent_of(place) as folder:
             name = place.steps[-1]
             _must_be_file(place, os.stat(name, dir_fd=folder, follow_symlinks=False), many_names=many_names)
-            file = FileIO(open_beneath(folder, (name,), _READ))
+            file = FileIO(open_beneath(folder, (name,), _READ_FLAGS))
         try:
             found = os.fstat(file.fileno())  # the opened file, even if its name now belongs to another
             _must_be_file(place, found, many_names=many_names)

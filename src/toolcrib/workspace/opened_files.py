@@ -14,8 +14,8 @@ from typing import Final
 _IN_OPEN: Final = 0x20
 _IN_Q_OVERFLOW: Final = 0x4000
 _IN_ISDIR: Final = 0x40000000
-_HEADER: Final = struct.Struct("iIII")
-_BUFFER: Final = 64 * 1024
+_EVENT_HEADER: Final = struct.Struct("iIII")
+_BUFFER_BYTES: Final = 64 * 1024
 
 
 class OpenedFiles:
@@ -50,11 +50,11 @@ class OpenedFiles:
         found = set(self._unwatched)
         with suppress(BlockingIOError):
             while self._fd >= 0:
-                data = os.read(self._fd, _BUFFER)
+                data = os.read(self._fd, _BUFFER_BYTES)
                 offset = 0
                 while offset < len(data):
-                    watch, mask, _, length = _HEADER.unpack_from(data, offset)
-                    offset += _HEADER.size
+                    watch, mask, _, length = _EVENT_HEADER.unpack_from(data, offset)
+                    offset += _EVENT_HEADER.size
                     name = data[offset : offset + length].rstrip(b"\0")
                     offset += length
                     if mask & _IN_Q_OVERFLOW:

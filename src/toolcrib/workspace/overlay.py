@@ -29,7 +29,7 @@ from .disk import Tree, check_into_itself, check_size
 from .nodes import Kind, digest_of_content, kind_of, look, read_file, scan, translated_errors
 from .paths import Place
 
-_MAX_BEFORE: Final = 1 << 20
+_MAX_BASE_BYTES: Final = 1 << 20
 """Maximum bytes of a replaced file whose content is kept, to show the changes of both sides."""
 
 
@@ -309,7 +309,7 @@ class Overlay:
             return state_of(place), ""
         content, _ = read_file(place, MAX_BYTES, many_names=True)
         digest = digest_of_content(content)
-        if len(content) > _MAX_BEFORE:
+        if len(content) > _MAX_BASE_BYTES:
             return digest, ""
         self.contents[digest] = content
         return digest, digest

@@ -32,11 +32,11 @@ from msgspec import Struct
 from ..core.patterns import regex
 from ..errors import ToolFailure, UsageError
 
-_MAX_PATH: Final = 4096
+_MAX_PATH_BYTES: Final = 4096
 """Bytes, PATH_MAX of Linux."""
-_MAX_NAME: Final = 255
+_MAX_NAME_BYTES: Final = 255
 """Bytes, NAME_MAX."""
-_MAX_SHOWN: Final = 200
+_MAX_SHOWN_LENGTH: Final = 200
 
 GUARDED: Final = (
     *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".envrc"),
@@ -62,15 +62,15 @@ _PROTECTED: Final = (
 
 `git~1` is another name of `.git` on file systems of Windows."""
 
-_HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
+_HARD_LINKED_FOLDERS: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
 """Folders whose files package managers and git link to a store of theirs; elsewhere a hard link is a way around."""
 
 TEMPORARY: Final = ".toolcrib-tmp-"
 """Prefix of our own temporary files; tools do not see them."""
 
-_NAMES_KEPT: Final = 8192
+_MAX_CACHED_NAMES: Final = 8192
 """Number of cached names: those of folders recur."""
-_ROOTS_KEPT: Final = 64
+_MAX_CACHED_ROOTS: Final = 64
 
 
 class Place(Struct, frozen=True):
@@ -163,14 +163,15 @@ def _check(path: str) -> None:
         raise ToolFailure(
             "invalid_arguments", f"{_shown(path)} has a backslash in it", hint="folders are set apart by /"
         )
-    if len(path.encode()) >= _MAX_PATH or any(len(step.encode()) > _MAX_NAME for step in path.split("/")):
+    if len(path.encode()) >= _MAX_PATH_BYTES or any(len(step.encode()) > _MAX_NAME_BYTES for step in path.split("/")):
         raise ToolFailure(
-            "invalid_arguments", f"{_shown(path)} is too long: names have {_MAX_NAME} bytes, paths {_MAX_PATH}"
+            "invalid_arguments",
+            f"{_shown(path)} is too long: names have {_MAX_NAME_BYTES} bytes, paths {_MAX_PATH_BYTES}",
         )
 
 
 def _shown(path: str) -> str:
-    return repr(path if len(path) <= _MAX_SHOWN else f"{path[:_MAX_SHOWN]}…")
+    return repr(path if len(path) <= _MAX_SHOWN_LENGTH else f"{path[:_MAX_SHOWN_LENGTH]}…")
 
 
 def _absolute(folder: Path) -> Path:
@@ -196,9 +197,9 @@ class Guard:
         """`guarded` and `hard_linked` add to the built-in patterns; `private` are absolute folders of our own."""
         self._guarded = _Patterns((*GUARDED, *guarded))
         self._protected = _Patterns(_PROTECTED)
-        self._hard_linked = _Patterns((*_HARD_LINKED, *hard_linked))
+        self._hard_linked = _Patterns((*_HARD_LINKED_FOLDERS, *hard_linked))
         self._private = tuple(folder.resolve() for folder in private)
-        self._private_in = lru_cache(maxsize=_ROOTS_KEPT)(self._private_below)
+        self._private_in = lru_cache(maxsize=_MAX_CACHED_ROOTS)(self._private_below)
 
     def hides(self, root: Path, steps: Sequence[str]) -> str:
         """Return the pattern, or the private folder, that forbids reading a path; "" if none does.
@@ -232,7 +233,7 @@ class _Patterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [_pattern(pattern) for pattern in patterns]
-        self._ending_in = lru_cache(maxsize=_NAMES_KEPT)(self._find)
+        self._ending_in = lru_cache(maxsize=_MAX_CACHED_NAMES)(self._find)
 
     def holding(self, steps: Sequence[str]) -> str:
         """Return the pattern that holds one of the steps."""

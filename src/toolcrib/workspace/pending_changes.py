@@ -23,11 +23,11 @@ from .review import finish
 
 T = TypeVar("T")
 
-_TRIES: Final = 20
+_MAX_TRIES: Final = 20
 """Times that an operation is made again because another one of the same set was faster."""
 
 
-class _Held:
+class _InMemoryFile:
     """A file whose content is in memory."""
 
     def __init__(self, content: bytes) -> None:
@@ -106,7 +106,7 @@ class PendingWorkspace:
         """Open a file for as long as the block runs. One that waits is held whole: a set has at most 64 MiB."""
         content = await self._pending_content(path, limit)
         if content is not None:
-            yield _Held(content)
+            yield _InMemoryFile(content)
             return
         file = await in_thread(self.tree.open, path, limit)
         try:
@@ -219,7 +219,7 @@ class PendingWorkspace:
 
         `work` may run several times, each on a fresh overlay.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             before = await self.waiting()
             overlay = Overlay(self.tree, before.changes)
             done = await in_thread(work, overlay)

@@ -31,9 +31,9 @@ from .disk import Tree, in_thread
 from .nodes import digest_of_content, kind_of, look, read_file
 from .paths import Place
 
-_MAX_LINES: Final = 20_000
+_MAX_COMPARED_LINES: Final = 20_000
 """Lines up to which texts are compared: the work may grow with their square."""
-_MAX_DIFF: Final = 400
+_MAX_DIFF_LINES: Final = 400
 """Lines of a diff that are shown."""
 
 _Edit = tuple[int, int, list[str]]
@@ -41,7 +41,7 @@ _Edit = tuple[int, int, list[str]]
 OnConflict = Literal["refuse", "merge", "overwrite"]
 """Handling of a file that changed on disk: refuse all, merge both changes, or apply the pending one."""
 _logger = logging.getLogger(__name__)
-_TRIES: Final = 20
+_MAX_TRIES: Final = 20
 
 
 def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str, str] = ("disk", "pending")) -> str:
@@ -53,14 +53,14 @@ def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str
     except UnicodeDecodeError:
         before = None
         after = ""
-    if before is None or "\0" in before + after or max(before.count("\n"), after.count("\n")) > _MAX_LINES:
+    if before is None or "\0" in before + after or max(before.count("\n"), after.count("\n")) > _MAX_COMPARED_LINES:
         sizes = ["nothing" if side is None else f"{len(side):,} bytes" for side in (old, new)]
         return f"{path}: {sizes[0]} on {sides[0]}, {sizes[1]} {sides[1]}\n"
     names = ["/dev/null" if side is None else f"{path} ({name})" for side, name in zip((old, new), sides, strict=True)]
     lines = list(unified_diff(before.splitlines(), after.splitlines(), names[0], names[1], lineterm=""))
-    left_out = len(lines) - _MAX_DIFF
+    left_out = len(lines) - _MAX_DIFF_LINES
     if left_out > 0:
-        lines = [*lines[:_MAX_DIFF], f"… {left_out} more lines"]
+        lines = [*lines[:_MAX_DIFF_LINES], f"… {left_out} more lines"]
     return "\n".join(lines) + "\n"
 
 
@@ -77,9 +77,9 @@ def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         texts = [side.decode().splitlines(keepends=True) for side in (base, ours, theirs)]
     except UnicodeDecodeError:
         return None
-    if any(len(lines) > _MAX_LINES for lines in texts):
+    if any(len(lines) > _MAX_COMPARED_LINES for lines in texts):
         return None
-    edits = _together(_edits(texts[0], texts[1]), _edits(texts[0], texts[2]))
+    edits = _group_edits(_edits(texts[0], texts[1]), _edits(texts[0], texts[2]))
     if edits is None:
         return None
     result: list[str] = []
@@ -96,7 +96,7 @@ def _edits(base: Sequence[str], side: Sequence[str]) -> list[_Edit]:
     return [(start, end, list(side[low:high])) for tag, start, end, low, high in codes if tag != "equal"]
 
 
-def _together(ours: Sequence[_Edit], theirs: Sequence[_Edit]) -> list[_Edit] | None:
+def _group_edits(ours: Sequence[_Edit], theirs: Sequence[_Edit]) -> list[_Edit] | None:
     """Return the edits of both in order; None where two that differ touch or overlap."""
     edits: list[_Edit] = []
     for edit in sorted((*ours, *theirs), key=lambda edit: edit[:2]):
@@ -149,7 +149,7 @@ async def accept(
         if on_conflict == "merge":
             contents |= {change.before: await store.content(key, change.before) for change in taken if change.before}
             accepted, held = await _merged(tree, taken, contents)
-        todo = await in_thread(_planned, tree, accepted, held, on_conflict == "overwrite")
+        todo = await in_thread(_plan_changes, tree, accepted, held, on_conflict == "overwrite")
         marked = tuple(replace(change, applying=True) for change in accepted)
         new = {digest: content for digest, content in held.items() if digest not in contents}
         with CancelScope(shield=True):
@@ -204,7 +204,7 @@ async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
 
     Where the disk refuses, its changes wait as before.
 
-    Applying is repeatable: a change that the disk has already is left out (`_planned`).
+    Applying is repeatable: a change that the disk has already is left out (`_plan_changes`).
     """
     if not any(change.applying for change in (await store.get(key)).changes):
         return
@@ -213,7 +213,7 @@ async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
         contents = await _contents(store, key, marked)
         with CancelScope(shield=True):
             try:
-                todo = await in_thread(_planned, tree, marked, contents, True)
+                todo = await in_thread(_plan_changes, tree, marked, contents, True)
                 await in_thread(sweep, [Change(place=tree.place(change.path)) for change in marked])
                 await in_thread(apply, todo)
             except ToolFailure:
@@ -237,7 +237,7 @@ async def locked(tree: Tree) -> AsyncGenerator[None]:
         os.close(descriptor)
 
 
-def _planned(
+def _plan_changes(
     tree: Tree, taken: Sequence[PendingChange], contents: Mapping[str, bytes], whatever_is_there: bool
 ) -> list[Change]:
     """Return the changes to make on the disk. A change that the disk already has is left out, and is not a conflict."""
@@ -374,7 +374,7 @@ async def _update(
 
     Optimistic: the version of the set is its guard; `edit` may be called several times.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         now = await store.get(key)
         changes = tuple(edit(now.changes))
         if changes == now.changes or await store.replace(

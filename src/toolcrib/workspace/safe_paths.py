@@ -20,12 +20,12 @@ from typing import Any, Final
 
 _OPENAT2: Final = 437
 """The number of the system call, the same on every architecture that Linux has had since 2019."""
-_RESOLVE: Final = 0x08 | 0x04 | 0x02
+_RESOLVE_FLAGS: Final = 0x08 | 0x04 | 0x02
 """RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS."""
-_TRIES: Final = 16
+_MAX_TRIES: Final = 16
 """EAGAIN means that a folder on the way was renamed; it passes."""
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 
@@ -51,12 +51,12 @@ def open_beneath(
     """
     if any(step in ("", ".", "..") or "/" in step for step in steps):
         raise OSError(errno.EXDEV, "a step leads nowhere inside")
-    flags |= _SAFE
+    flags |= _SAFE_FLAGS
     if _has_openat2() if in_kernel is None else in_kernel:
         return _openat2(folder, "/".join(steps) or ".", flags, mode if flags & os.O_CREAT else 0)
     with contextlib.ExitStack() as stack:
         for step in steps[:-1]:
-            folder = os.open(step, _FOLDER, dir_fd=folder)
+            folder = os.open(step, _FOLDER_FLAGS, dir_fd=folder)
             stack.callback(os.close, folder)
         return os.open(steps[-1] if steps else ".", flags, mode, dir_fd=folder)
 
@@ -64,7 +64,7 @@ def open_beneath(
 @contextlib.contextmanager
 def opened(folder: int, steps: Sequence[str] = ()) -> Generator[int]:
     """Give a descriptor of the folder at `steps` below `folder`, for as long as the block runs. Raises `OSError`."""
-    descriptor = open_beneath(folder, steps, _FOLDER)
+    descriptor = open_beneath(folder, steps, _FOLDER_FLAGS)
     try:
         yield descriptor
     finally:
@@ -106,9 +106,9 @@ def _rename(source: str, source_folder: int, target: str, target_folder: int, fl
 
 
 def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
-    how = struct.pack("3Q", flags, mode, _RESOLVE)
+    how = struct.pack("3Q", flags, mode, _RESOLVE_FLAGS)
     name = os.fsencode(path)
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         descriptor = _libc().syscall(_OPENAT2, folder, name, how, len(how))
         if descriptor >= 0:
             return int(descriptor)
@@ -126,9 +126,9 @@ def _has_openat2() -> bool:
     """
     if sys.platform != "linux":
         return False
-    folder = os.open("/", _FOLDER)
+    folder = os.open("/", _FOLDER_FLAGS)
     try:
-        os.close(_openat2(folder, ".", _FOLDER, 0))
+        os.close(_openat2(folder, ".", _FOLDER_FLAGS, 0))
     except OSError:
         return False
     finally:

@@ -32,10 +32,10 @@ from .tainted_files import FileMarks
 
 FOLDER: Final = (".toolcrib", "shadows")
 """Folder of the shadows, below the workspace's root."""
-_TASK: Final = regex(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,63}")
-_PLAIN: Final = ("000000", "100644", "100755")
+_TASK_NAME: Final = regex(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,63}")
+_PLAIN_MODES: Final = ("000000", "100644", "100755")
 """Modes of git for nothing and for files; others are links and submodules."""
-_MAX_DIFF: Final = 1 << 20
+_MAX_DIFF_LENGTH: Final = 1 << 20
 
 
 class ShadowChange(Struct, frozen=True, kw_only=True):
@@ -107,8 +107,8 @@ class Shadow(Struct, frozen=True, kw_only=True):
         git = await self._git(self.top)
         flags = ("-p", "-r", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
         output = await git.run("diff-tree", *flags, self._base, await _snapshot(git))
-        text = output[:_MAX_DIFF].decode(errors="replace")
-        return text if len(output) <= _MAX_DIFF else f"{text}\n… {len(output) - _MAX_DIFF:,} more bytes\n"
+        text = output[:_MAX_DIFF_LENGTH].decode(errors="replace")
+        return text if len(output) <= _MAX_DIFF_LENGTH else f"{text}\n… {len(output) - _MAX_DIFF_LENGTH:,} more bytes\n"
 
     async def merge(self, tree: Tree, marks: FileMarks | None = None) -> list[str]:
         """Apply the task's changes to the main tree, all of them or none; return the paths. The shadow stays.
@@ -164,7 +164,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
     async def _content(self, git: Git, change: ShadowChange) -> bytes | None:
         """Return the content of the file when the shadow was made; None when missing, and for anything but a file."""
         mode, content = change.old.split()
-        return await git.run("cat-file", "blob", content) if mode in _PLAIN[1:] else None
+        return await git.run("cat-file", "blob", content) if mode in _PLAIN_MODES[1:] else None
 
     def _merged(self, tree: Tree, change: ShadowChange, changed_here: bool, base: bytes | None) -> list[Change]:
         """Return the changes to the main tree for one file. Raises `ToolFailure` when it cannot be merged."""
@@ -172,7 +172,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
             raise ToolFailure("conflict", "it is a link or a submodule, which are not merged")
         place = tree.writable(str(self.repository / change.path))
         steps = Path(change.path).parts
-        ours = _read(Place(self.top, steps, change.path)) if not change.new.startswith(_PLAIN[0]) else None
+        ours = _read(Place(self.top, steps, change.path)) if not change.new.startswith(_PLAIN_MODES[0]) else None
         state = state_of(place)
         if ours is None:
             if changed_here and state != NOTHING:
@@ -196,7 +196,7 @@ def shadow_of(workspace: Path, task: str, programs: str = os.defpath) -> Shadow:
 
     Raises `UsageError` when that is in no git repository, or `task` cannot name a branch and a folder.
     """
-    if not _TASK.fullmatch(task):
+    if not _TASK_NAME.fullmatch(task):
         raise UsageError(f"a task is named by up to 64 letters, digits, dots, - and _, not {task!r}")
     repository = repository_of(workspace)
     if repository is None:
@@ -208,7 +208,7 @@ def shadows_of(workspace: Path, programs: str = os.defpath) -> list[Shadow]:
     """Return the shadows that were made for a workspace, by task."""
     folder = workspace.joinpath(*FOLDER)
     names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    return [shadow_of(workspace, name, programs) for name in names if _TASK.fullmatch(name)]
+    return [shadow_of(workspace, name, programs) for name in names if _TASK_NAME.fullmatch(name)]
 
 
 async def _snapshot(git: Git) -> str:
@@ -233,7 +233,7 @@ async def _changed(git: Git, old: str, new: str) -> list[ShadowChange]:
     found: list[ShadowChange] = []
     for place in range(0, len(fields) - 1, 2):
         old_mode, new_mode, old_id, new_id, _ = fields[place].removeprefix(":").split()
-        is_plain = old_mode in _PLAIN and new_mode in _PLAIN
+        is_plain = old_mode in _PLAIN_MODES and new_mode in _PLAIN_MODES
         path = fields[place + 1]
         found.append(ShadowChange(path=path, old=f"{old_mode} {old_id}", new=f"{new_mode} {new_id}", is_plain=is_plain))
     return found

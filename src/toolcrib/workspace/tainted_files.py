@@ -42,21 +42,21 @@ from .batch import MAX_BYTES
 from .disk import SKIPPED
 from .nodes import digest_of_content, digest_of_file
 
-_SAYS_NOTHING: Final = 64
+_MAX_WORD_BYTES: Final = 64
 """Bytes without blanks between them that are a name or a number, and no sentence."""
-_PROSE: Final = ".md"
+_PROSE_SUFFIX: Final = ".md"
 """Suffix of files of which one word counts, too: instructions for agents, which prompts contain."""
-_INLINE: Final = 1 << 20
+_MAX_INLINE_BYTES: Final = 1 << 20
 """Bytes that are hashed on the event loop, in about 1 ms; more in a thread."""
-_MOST_OF_COMMAND: Final = 2_000
+_MAX_FILES_OF_COMMAND: Final = 2_000
 """Files of one command that are marked one by one; of more than that, the folders with most of them."""
-_MOST_HASHED: Final = 256 << 20
+_MAX_HASHED_BYTES: Final = 256 << 20
 """Bytes of a command's files that are hashed, in about 0.5 s."""
-_MOST_FOLDERS: Final = 1_000
+_MAX_FOLDERS: Final = 1_000
 """Folders below a marked one in which reads of commands are noticed."""
-_MOST_CAUSE: Final = 300
+_MAX_CAUSE_LENGTH: Final = 300
 """Characters of a cause: one that names a file that names a session grows with each session."""
-_COARSE: Final = 5
+_COARSE_CLOCK: Final = 5
 """CLOCK_REALTIME_COARSE of Linux, from which files get their times: it lies some milliseconds behind the exact one."""
 _logger = logging.getLogger(__name__)
 
@@ -207,7 +207,7 @@ class FileMarks:
         found = {path: mark for path, mark in self._files_in(folders) if _size_at(path) == mark.size}
         for mark in list(self._folders.values()):
             if _is_in(Path(mark.path), folders):
-                tops = itertools.islice(os.walk(mark.path), _MOST_FOLDERS)
+                tops = itertools.islice(os.walk(mark.path), _MAX_FOLDERS)
                 found |= {Path(top): mark for top, _, _ in tops}
         return found
 
@@ -220,11 +220,11 @@ class FileMarks:
         for path, content in contents.items():
             if not source and len(content) not in self._sizes:
                 continue
-            if not _says_something(content) and path.suffix != _PROSE:
+            if not _says_something(content) and path.suffix != _PROSE_SUFFIX:
                 continue
             digest, root = await _digest(content), _root_of(path, roots)
             if source:
-                mark = TaintedFile(root=root, path=str(path), digest=digest, source=source[:_MOST_CAUSE])
+                mark = TaintedFile(root=root, path=str(path), digest=digest, source=source[:_MAX_CAUSE_LENGTH])
                 found.append(replace(mark, size=len(content), session=session, noted=time.time()))
             elif known := self._with(digest):
                 found.append(replace(known[0], root=root, path=str(path), noted=time.time()))
@@ -232,7 +232,7 @@ class FileMarks:
 
     async def put_changed(self, roots: Sequence[Path], since: int, source: str, session: str) -> None:
         """Mark the files below `roots` that were changed since, in nanoseconds since 1970."""
-        made = TaintedFile(root="", path="", source=source[:_MOST_CAUSE], session=session)
+        made = TaintedFile(root="", path="", source=source[:_MAX_CAUSE_LENGTH], session=session)
         found = await to_thread.run_sync(_changed, roots, since, made)
         now = time.time()
         await self._put([replace(mark, noted=now) for mark in found])
@@ -317,12 +317,12 @@ class FileMarks:
 
 
 def _says_something(content: bytes) -> bool:
-    return len(content) > _SAYS_NOTHING or len(content.split(None, 1)) > 1
+    return len(content) > _MAX_WORD_BYTES or len(content.split(None, 1)) > 1
 
 
 def file_time() -> int:
     """Return the time, in nanoseconds, that a file would get if it were changed now."""
-    return time.clock_gettime_ns(_COARSE) if sys.platform == "linux" else time.time_ns()
+    return time.clock_gettime_ns(_COARSE_CLOCK) if sys.platform == "linux" else time.time_ns()
 
 
 def _root_of(path: Path, roots: Sequence[Path]) -> str:
@@ -330,7 +330,7 @@ def _root_of(path: Path, roots: Sequence[Path]) -> str:
 
 
 async def _digest(content: bytes) -> str:
-    if len(content) > _INLINE:
+    if len(content) > _MAX_INLINE_BYTES:
         return await to_thread.run_sync(digest_of_content, content)
     return digest_of_content(content)
 
@@ -341,8 +341,8 @@ def digest_at(path: Path) -> str:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return ""
-            content = file.read(_SAYS_NOTHING + 1)
-            if not content or not (_says_something(content) or path.suffix == _PROSE):
+            content = file.read(_MAX_WORD_BYTES + 1)
+            if not content or not (_says_something(content) or path.suffix == _PROSE_SUFFIX):
                 return ""
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -358,10 +358,10 @@ def _changed(roots: Sequence[Path], since: int, made: TaintedFile) -> list[Taint
         for path, status in _files_of(root)
         if status.st_ctime_ns >= since and status.st_size <= MAX_BYTES
     ]
-    most = _MOST_OF_COMMAND if sum(mark.size for mark in found) <= _MOST_HASHED else 1
+    most = _MAX_FILES_OF_COMMAND if sum(mark.size for mark in found) <= _MAX_HASHED_BYTES else 1
     folders = set(fold(((mark.root, mark.path) for mark in found), most))
     single = [mark for mark in found if top_of(mark.root, mark.path) not in folders]
-    if len(single) > _MOST_OF_COMMAND:
+    if len(single) > _MAX_FILES_OF_COMMAND:
         folders, single = {str(root) for root in roots}, []
     marks = [replace(made, root=_root_of(Path(top), roots), path=top) for top in sorted(folders)]
     return [*marks, *(replace(mark, digest=digest) for mark in single if (digest := digest_at(Path(mark.path))))]

@@ -10,7 +10,7 @@ import pytest
 from rig.sandbox import SECRET, Outcome, Run, outcome_of
 from toolcrib.core.sandbox import Command, Reach
 from toolcrib.net.proxy import Proxy
-from toolcrib.sandbox.bubblewrap import Bounds
+from toolcrib.sandbox.bubblewrap import CommandLimits
 from toolcrib.sandbox.detection import find_sandbox
 
 
@@ -39,7 +39,7 @@ def run(home: Path, folder: Path) -> Run:
     environ = {**os.environ, "HOME": str(home), "API_TOKEN": SECRET, "SSH_AUTH_SOCK": str(home / "agent.sock")}
 
     async def run(
-        text: str, *, network: bool | Reach = False, bounds: Bounds | None = None, trusted: bool = False
+        text: str, *, network: bool | Reach = False, bounds: CommandLimits | None = None, trusted: bool = False
     ) -> Outcome:
         sandbox, why = find_sandbox(environ, bounds=bounds, outlet=Proxy())
         assert sandbox is not None, why

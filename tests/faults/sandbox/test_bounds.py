@@ -13,13 +13,13 @@ import anyio
 
 from rig import PATIENCE, eventually
 from rig.sandbox import Run, needs_groups, needs_sandbox, stands_still
-from toolcrib.sandbox.bubblewrap import Bounds
+from toolcrib.sandbox.bubblewrap import CommandLimits
 
 pytestmark = needs_sandbox
 
 
 async def test_a_fork_bomb_ends(run: Run) -> None:
-    outcome = await run("bomb() { bomb | bomb & }; bomb; sleep 600", bounds=Bounds(processes=200))
+    outcome = await run("bomb() { bomb | bomb & }; bomb; sleep 600", bounds=CommandLimits(processes=200))
 
     assert outcome.finished.status != 0
     if os.geteuid() == 0:
@@ -42,7 +42,7 @@ async def test_a_fork_bomb_gets_no_further_than_its_bound_where_control_groups_c
         """)
     )
 
-    outcome = await run("exec python3 bomb.py", bounds=Bounds(processes=20))
+    outcome = await run("exec python3 bomb.py", bounds=CommandLimits(processes=20))
 
     assert (outcome.text, outcome.finished.stopped) == (
         "19\n",
@@ -51,7 +51,7 @@ async def test_a_fork_bomb_gets_no_further_than_its_bound_where_control_groups_c
 
 
 async def test_memory_has_an_end_for_one_process_and_for_all(run: Run) -> None:
-    bounds = Bounds(memory=200 << 20)
+    bounds = CommandLimits(memory=200 << 20)
     one = await run("python3 -c 'x = bytearray(300 << 20)'", bounds=bounds)
     part = "python3 -c 'import time; x = bytearray(b\"x\" * (90 << 20)); time.sleep(600)' & "
     together = await run(f"{part * 4} wait", bounds=bounds)
@@ -61,7 +61,7 @@ async def test_memory_has_an_end_for_one_process_and_for_all(run: Run) -> None:
 
 
 async def test_disks_have_an_end(run: Run, folder: Path) -> None:
-    bounds = Bounds(memory=64 << 20, file=1 << 20)
+    bounds = CommandLimits(memory=64 << 20, file=1 << 20)
 
     outcome = await run(
         "head -c 4m /dev/zero > big; stat -c %s big; for i in $(seq 100); do head -c 1m /dev/zero > /tmp/f$i || break;"
@@ -77,7 +77,7 @@ async def test_disks_have_an_end(run: Run, folder: Path) -> None:
 
 async def test_nothing_but_its_own_places_takes_what_it_writes(run: Run) -> None:
     """The folders that hold the mounts are in memory, and nobody counts that."""
-    bounds = Bounds(memory=64 << 20)
+    bounds = CommandLimits(memory=64 << 20)
 
     outcome = await run(
         "for place in / /dev /etc /run /usr /proc /home /var; do (echo x > $place/f) 2>/dev/null && echo $place; done;"
@@ -90,7 +90,7 @@ async def test_nothing_but_its_own_places_takes_what_it_writes(run: Run) -> None
 
 
 async def test_a_disk_that_is_nearly_full_ends_what_writes_there(run: Run) -> None:
-    outcome = await run("while :; do echo x > f; done", bounds=Bounds(free=1 << 60))
+    outcome = await run("while :; do echo x > f; done", bounds=CommandLimits(free=1 << 60))
 
     assert outcome.finished.stopped == f"less than {1 << 40} MiB are left on the disk"
 

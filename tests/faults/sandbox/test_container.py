@@ -18,7 +18,7 @@ from rig.sandbox import SECRET, Outcome, Run, outcome_of
 from seeds.inventory import git
 from toolcrib.core.sandbox import Command, Reach, Sandbox
 from toolcrib.errors import ToolFailure
-from toolcrib.sandbox.bubblewrap import Bounds
+from toolcrib.sandbox.bubblewrap import CommandLimits
 from toolcrib.sandbox.container import Container
 from toolcrib.sandbox.detection import find_sandbox
 
@@ -109,7 +109,7 @@ async def test_hooks_of_git_are_read_only_and_what_others_believe_is_put_aside(r
 async def test_no_more_processes_and_no_larger_files_than_the_bounds(
     engine: Mapping[str, str], home: Path, folder: Path
 ) -> None:
-    bounds = Bounds(processes=20, file=1 << 20)
+    bounds = CommandLimits(processes=20, file=1 << 20)
     sandbox, why = find_sandbox({**engine, "HOME": str(home)}, container=IMAGE, bounds=bounds)
     assert sandbox is not None, why
     text = "for i in $(seq 60); do sleep 60 & done; seq 1000000 > large"

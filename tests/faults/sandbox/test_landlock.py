@@ -23,7 +23,7 @@ from rig.sandbox import LANDLOCK, SECRET, Outcome, Run, needs_landlock, outcome_
 from seeds.inventory import git
 from toolcrib.core.sandbox import Command, Reach
 from toolcrib.errors import ToolFailure
-from toolcrib.sandbox.bubblewrap import Bounds
+from toolcrib.sandbox.bubblewrap import CommandLimits
 from toolcrib.sandbox.detection import find_sandbox
 from toolcrib.sandbox.landlock import Landlock
 
@@ -41,7 +41,7 @@ def sandbox(home: Path) -> Landlock:
 def run(sandbox: Landlock, folder: Path) -> Run:
     """Run a shell command in the workspace."""
 
-    async def run(text: str, *, network: bool | Reach = False, bounds: Bounds | None = None) -> Outcome:
+    async def run(text: str, *, network: bool | Reach = False, bounds: CommandLimits | None = None) -> Outcome:
         command = Command(argv=("/bin/bash", "-c", text), cwd=folder, folders=(folder,), network=network)
         return await outcome_of(replace(sandbox, bounds=bounds or sandbox.bounds), command)
 
@@ -595,7 +595,7 @@ async def test_it_has_a_terminal_of_its_own(sandbox: Landlock, folder: Path) -> 
 
 
 async def test_its_limits_hold(run: Run, folder: Path) -> None:
-    bounds = Bounds(memory=256 << 20, file=1 << 20, processes=40, open_files=64)
+    bounds = CommandLimits(memory=256 << 20, file=1 << 20, processes=40, open_files=64)
 
     large = await run("head -c 2000000 /dev/zero > large; wc -c < large", bounds=bounds)
     hungry = await run("python3 -c 'x = bytearray(600 << 20)'", bounds=bounds)

@@ -233,7 +233,7 @@ async def test_a_new_worktree_of_the_own_repository_reads_no_other_configuration
     assert not list(work.rglob(CANARY))
 
 
-OWN: Mapping[str, tuple[str, tuple[str, ...]]] = {
+FOLDER_PREFIX: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "configuration": (f"git config core.fsmonitor 'touch {CANARY}'", (".git/config",)),
     "alias": ("git config alias.st '!touch x'", (".git/config",)),
     "configuration as a link": (
@@ -316,7 +316,7 @@ async def test_a_rebase_that_stopped_at_its_last_step_goes_on_after_a_command(wo
     assert not (work / ".git" / "rebase-merge").exists()
 
 
-@pytest.mark.parametrize(("text", "files"), OWN.values(), ids=OWN)
+@pytest.mark.parametrize(("text", "files"), FOLDER_PREFIX.values(), ids=FOLDER_PREFIX)
 async def test_the_own_repository_of_an_unsandboxed_command_gets_its_earlier_configuration_back(
     work: Path, text: str, files: tuple[str, ...]
 ) -> None:
@@ -579,7 +579,7 @@ async def test_a_workspace_with_more_folders_than_are_compared_is_named(
 ) -> None:
     sandbox, why = find_sandbox(os.environ)
     assert sandbox is not None, why
-    monkeypatch.setattr(protected_paths, "_MOST", 20)
+    monkeypatch.setattr(protected_paths, "_MAX_FOLDERS", 20)
     seen: list[tuple[str, ...]] = []
     for count in (5, 30):
         text = f"for i in $(seq {count}); do mkdir -p d/$i; done"

@@ -90,7 +90,7 @@ def add_rules(path: Path, rules: Iterable[FoundRule], *, write: bool) -> None:
 
 def _read_rule(effect: Effect, text: Any, file: str, home: str) -> FoundRule:
     # `disconnect` comes by here without rules, and a person waits for it.
-    from ...policy.claude_names import WORDS
+    from ...policy.claude_names import TOOL_WORDS
     from ...policy.rules import parse_rule
 
     if not isinstance(text, str):
@@ -103,7 +103,7 @@ def _read_rule(effect: Effect, text: Any, file: str, home: str) -> FoundRule:
     note = ""
     if word in _FOREIGN:
         note = f"kept; nothing here is {word}, so that it has no effect"
-    elif word[:1].isupper() and word not in WORDS:
+    elif word[:1].isupper() and word not in TOOL_WORDS:
         note = f"kept; it means a tool named {word}, if there is one"
     return FoundRule(effect=effect, text=text, file=file, taken=True, note=note)
 

@@ -22,7 +22,7 @@ from ...core.json import dumps
 from ...core.services.records import Embedded, Nearest, Record
 from ...core.taint import StoredTaint
 from ...errors import ToolFailure
-from ...store.records import MOST_RECORDS, RecordRows, SearchText
+from ...store.records import MAX_RECORDS, RecordRows, SearchText
 
 if TYPE_CHECKING:  # numpy, of the extra `embed`
     from ...catalog.embedding.vectors import TextVectors
@@ -281,7 +281,7 @@ def _size(value: Mapping[str, Any]) -> int:
 
 
 def _within(limit: int) -> int:
-    return max(0, min(limit, MOST_RECORDS))
+    return max(0, min(limit, MAX_RECORDS))
 
 
 def _too_large(why: str) -> ToolFailure:

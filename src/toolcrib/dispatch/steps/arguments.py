@@ -25,7 +25,7 @@ from ...disclosure import signatures
 from ...disclosure.meta_tools import SOURCE
 from ...errors import ToolFailure
 from ...jobs.tools import SOURCE as JOBS
-from ...policy.secret_arguments import LINKS
+from ...policy.secret_arguments import LINK_FORMATS
 from ...policy.taint import Taint
 from ...results.artifacts import URI_PREFIX, Artifact, Artifacts
 from ..plan import Before, Subject
@@ -140,7 +140,7 @@ class _Expansion:
     def _wants_text(self, node: Node) -> bool:
         """Whether a plain text belongs here: a string that is not declared a link."""
         node = resolve(node, self._root)
-        return node.get("type") == "string" and node.get("format") not in LINKS
+        return node.get("type") == "string" and node.get("format") not in LINK_FORMATS
 
     async def _put(self, reference: Mapping[str, Any], place: _Place) -> Any:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place.path).lstrip(".")
@@ -307,7 +307,7 @@ class Expand:
         arguments, references = await expand(call.arguments, tool.input_schema, owner, self._artifacts)
         if any(reference.trust == "untrusted" for reference in references):
             # another session may have read it, so the tool's own declaration counts here
-            self._taint.stain(tool, call.session)
+            self._taint.mark_tainted(tool, call.session)
         return call.evolve(arguments=arguments, references=references) if references else call
 
 

@@ -28,7 +28,7 @@ from ...jobs.tools import is_settled
 from ...policy.origin import Origin, origin_of_result
 from ...policy.secret_arguments import place_of
 from ...policy.taint import Taint
-from ...results.limit import HINTS, Limiter, Way
+from ...results.limit import HINTS, Limiter, LimitOptions
 from ...results.redaction.redactor import IN_THREAD, Redactor
 from ...results.untrusted_text import fenced, hidden_characters, suspicions, visible_json, visible_text
 from ..plan import After, Subject
@@ -241,7 +241,7 @@ class Examine:
         findings: dict[str, Any] = {"hidden": hidden, "removed": _removed(given, shown)} if hidden else {}
         findings |= {"suspicious": list(found)} if found else {}
         if found and call.tool is not None:
-            self._taint.stain(call.tool, call.session)
+            self._taint.mark_tainted(call.tool, call.session)
         return result.with_meta(**findings) if findings else result
 
 
@@ -319,14 +319,14 @@ class Limit:
         characters. Built-in tools keep the limit: clients had no such results before.
         """
         profile = self._profile_of(call.session)
-        return self._limited(call, result, profile, _usual_way(profile))
+        return self._limited(call, result, profile, _usual_options(profile))
 
     def bind(self, subject: Subject) -> After:
         """Return the step for one profile: a single text that is short under any characters passes at once."""
         profile = subject.profile
         if profile is None:
             return self
-        usual = _usual_way(profile)
+        usual = _usual_options(profile)
         takes_all = usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS)
         short = 0 if takes_all else self._limiter.short_text(subject.limits.tokens_of_result, usual.fit.least)
 
@@ -340,7 +340,7 @@ class Limit:
         return limit
 
     def _limited(
-        self, call: Call, result: ToolResult, profile: Profile, usual: Way
+        self, call: Call, result: ToolResult, profile: Profile, usual: LimitOptions
     ) -> ToolResult | Awaitable[ToolResult]:
         if is_settled(call, result) or (call.options.raw and result.spooled is None):
             return result
@@ -348,9 +348,9 @@ class Limit:
             return result
         return self._cut(call, result, profile, usual)
 
-    async def _cut(self, call: Call, result: ToolResult, profile: Profile, usual: Way) -> ToolResult:
+    async def _cut(self, call: Call, result: ToolResult, profile: Profile, usual: LimitOptions) -> ToolResult:
         session = call.session
-        way = self._way(call, profile, usual)
+        way = self._options_for(call, profile, usual)
         if result.meta.get("trust", "local") != "local":
             way = replace(way, source=str(result.meta.get("source", "")), trust=result.meta["trust"])
         limited = await self._limiter.apply(result, session.result_tokens, session.principal, way)
@@ -361,7 +361,7 @@ class Limit:
         is_read = call.session.audience.is_client or profile.results.characters is None  # else its model reads the text
         return _without_structure(call, limited) if is_lost and is_read and _is_promised(call) else limited
 
-    def _way(self, call: Call, profile: Profile, usual: Way) -> Way:
+    def _options_for(self, call: Call, profile: Profile, usual: LimitOptions) -> LimitOptions:
         """Return the fitting of the result of `call`: the caller's option before the declaration of the tool."""
         tool = call.tool
         declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
@@ -377,9 +377,9 @@ class Limit:
         return replace(usual, hint=hint, lines=lines, schema=schema, whole=whole, as_value=as_value)
 
 
-def _usual_way(profile: Profile) -> Way:
+def _usual_options(profile: Profile) -> LimitOptions:
     """Return the usual fitting of results under a profile."""
-    return Way(fit=profile.results, read=profile.verbs.get("read", ""))
+    return LimitOptions(fit=profile.results, read=profile.verbs.get("read", ""))
 
 
 def _passes_whole(call: Call, profile: Profile) -> bool:

@@ -52,7 +52,7 @@ from ...disclosure.renames import in_profile_words
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
-from ...policy.secret_arguments import hands_on
+from ...policy.secret_arguments import passes_arguments_on
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
 from ...workspace.marked_workspace import MarkedWorkspace
@@ -188,7 +188,7 @@ class Execute:
         journal: Calls,
         permissions: Callable[[SessionState], Mapping[str, Effect]],
         peers: RedactedPeers,
-        stain: Callable[[str, SessionState], None],
+        mark_tainted: Callable[[str, SessionState], None],
         host: CallHost | None = None,
         memory: MemoryBudget | None = None,
         learn: Callable[[Iterable[str], str], None] = _nothing,
@@ -197,9 +197,9 @@ class Execute:
         """`sources` finds a source by name; `journal` records the intents of calls with side effects.
 
         `permissions` returns the permissions of single tools in a session's mode; `peers` redacts the tools' output to
-        clients; `stain` taints a session with a cause; `host` provides their services; `memory` is the budget for large
-        contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be masked, and the
-        principal; `marks` are those of files with untrusted content, None keeps none.
+        clients; `mark_tainted` taints a session with a cause; `host` provides their services; `memory` is the budget
+        for large contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be
+        masked, and the principal; `marks` are those of files with untrusted content, None keeps none.
         """
         self._marks = marks
         self._learn = learn
@@ -207,7 +207,7 @@ class Execute:
         self._journal = journal
         self._permissions = permissions
         self._peers = peers
-        self._stain = stain
+        self._mark_tainted = mark_tainted
         self._host = host
         self._memory = memory or MemoryBudget(0)
         self._locks = Locks()
@@ -249,7 +249,7 @@ class Execute:
             _logger.exception("the check of %s failed", call.target.name)
         finally:
             if taint.read and call.origin not in UNREAD:  # its failure may show what it read
-                self._stain(taint.cause_for(call.target.name), call.session)
+                self._mark_tainted(taint.cause_for(call.target.name), call.session)
 
     def bind(self, subject: Subject) -> Run:
         """Return the execution for one tool and one mode: the part of the context that no call changes is made once."""
@@ -395,7 +395,7 @@ class Execute:
         finally:
             taint.is_over = True
             if taint.read and call.origin not in UNREAD:  # a call that failed, too: its error may show what it read
-                self._stain(taint.cause_for(tool.name), call.session)
+                self._mark_tainted(taint.cause_for(tool.name), call.session)
             if context.is_waiting:  # for output that it held back
                 with anyio.move_on_after(_LAST_WORDS, shield=True):
                     await context.settle()
@@ -408,7 +408,7 @@ class Execute:
 
         Placeholders stay in `Call.arguments`: grant, record and question never hold the value.
         """
-        found = {} if hands_on(call.target) else {name: "" for _, name in placeholders_in(call.arguments)}
+        found = {} if passes_arguments_on(call.target) else {name: "" for _, name in placeholders_in(call.arguments)}
         for placeholder in found:
             kept = call.session.state_of(KeptSecrets).get(placeholder)
             if kept is None or not call.approval:

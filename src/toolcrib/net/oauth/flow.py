@@ -45,27 +45,30 @@ from .metadata import (
 from .spec import OAuthSpec
 from .tokens import configured, get_tokens, refusal_in, register
 
-_OFFLINE: Final = "offline_access"
+_OFFLINE_SCOPE: Final = "offline_access"
 
-PATH: Final = "/callback"
-_HOST: Final = "127.0.0.1"
-_LONGEST: Final = 16 * 1024
+CALLBACK_PATH: Final = "/callback"
+_CALLBACK_HOST: Final = "127.0.0.1"
+_MAX_HEAD_BYTES: Final = 16 * 1024
 """Bytes of a request's head."""
-_PATIENCE: Final = 10.0
+_REQUEST_SECONDS: Final = 10.0
 """Seconds that a browser has for its request."""
-_AT_ONCE: Final = 16
+_MAX_CONNECTIONS: Final = 16
 _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
 <style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;text-align:center}}</style>
 <h1>{title}</h1><p>{text}</p></html>"""
-_DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
-_STRANGE: Final = ("Not this one", "This does not answer the login that Toolcrib waits for. Nothing was changed.")
+_DONE_PAGE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
+_UNKNOWN_ANSWER_PAGE: Final = (
+    "Not this one",
+    "This does not answer the login that Toolcrib waits for. Nothing was changed.",
+)
 _HEADERS: Final = (
     "content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n"
     "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
     "x-content-type-options: nosniff\r\nconnection: close\r\n"
 )
 
-_SOON: Final = 60.0
+_EXPIRY_MARGIN_SECONDS: Final = 60.0
 
 _LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
 """Of a client for OAuth: no document of it is a tenth as long, and a person waits."""
@@ -132,7 +135,7 @@ def ask(
     }
     if scopes:
         asked["scope"] = " ".join(scopes)
-    if _OFFLINE in scopes:
+    if _OFFLINE_SCOPE in scopes:
         asked["prompt"] = "consent"  # OpenID Connect Core, section 11
     query = urlsplit(server.authorization_endpoint).query
     if twice := asked.keys() & dict(parse_qsl(query, keep_blank_values=True)).keys():  # RFC 6749, section 3.1
@@ -158,10 +161,10 @@ class Receiver:
 
     def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream], port: int) -> None:
         self.port = port
-        self.redirect_uri = f"http://{_HOST}:{port}{PATH}"
+        self.redirect_uri = f"http://{_CALLBACK_HOST}:{port}{CALLBACK_PATH}"
         self._listener = listener
-        self._hosts = (f"{_HOST}:{port}", f"localhost:{port}")
-        self._limiter = anyio.CapacityLimiter(_AT_ONCE)
+        self._hosts = (f"{_CALLBACK_HOST}:{port}", f"localhost:{port}")
+        self._limiter = anyio.CapacityLimiter(_MAX_CONNECTIONS)
 
     async def answer(self, is_ours: Callable[[Mapping[str, str]], bool]) -> Mapping[str, str]:
         """Return the parameters of the first request that `is_ours`; the caller sets the limit."""
@@ -174,7 +177,7 @@ class Receiver:
                     good = given is not None and not found and is_ours(given)
                     if given is not None and good:
                         found.append(given)
-                    with anyio.move_on_after(_PATIENCE):
+                    with anyio.move_on_after(_REQUEST_SECONDS):
                         await _reply(stream, good=good)
                 if found:
                     group.cancel_scope.cancel()
@@ -185,10 +188,10 @@ class Receiver:
     async def _read(self, stream: anyio.abc.SocketStream) -> Mapping[str, str] | None:
         """Return the query of a request for our page; None for any other request."""
         head = b""
-        with anyio.move_on_after(_PATIENCE):
+        with anyio.move_on_after(_REQUEST_SECONDS):
             try:
-                while b"\r\n\r\n" not in head and len(head) < _LONGEST:
-                    head += await stream.receive(_LONGEST)
+                while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD_BYTES:
+                    head += await stream.receive(_MAX_HEAD_BYTES)
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 return None
         line, *rest = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
@@ -197,7 +200,7 @@ class Receiver:
         if len(words) != 3 or words[0] != "GET" or headers.get("host", "").lower() not in self._hosts:
             return None
         path, _, query = words[1].partition("?")
-        if path != PATH:
+        if path != CALLBACK_PATH:
             return None
         try:
             pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
@@ -211,17 +214,17 @@ class Receiver:
 async def receiving(port: int, *, exactly: bool) -> AsyncGenerator[Receiver]:
     """Listen on `port` of 127.0.0.1, or on any where it is 0 or taken; `exactly` raises `UsageError` instead."""
     try:
-        listeners = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
+        listeners = await anyio.create_tcp_listener(local_host=_CALLBACK_HOST, local_port=port)
     except OSError as error:
         if exactly:
             raise UsageError(f"auth: `redirect_port` {port} on this machine cannot be listened on: {error}") from error
-        listeners = await anyio.create_tcp_listener(local_host=_HOST)
+        listeners = await anyio.create_tcp_listener(local_host=_CALLBACK_HOST)
     async with listeners:
         yield Receiver(listeners, listeners.extra(anyio.abc.SocketAttribute.local_port))
 
 
 async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:
-    title, text = _DONE if good else _STRANGE
+    title, text = _DONE_PAGE if good else _UNKNOWN_ANSWER_PAGE
     body = _PAGE.format(title=title, text=text).encode()
     status = "200 OK" if good else "404 Not Found"
     try:
@@ -255,8 +258,13 @@ def _wanted_scopes(
     """Return the scopes to ask for: the configured ones, else those of the refusal, else those of the server."""
     named = challenge.scopes if challenge is not None and challenge.scopes else resource.scopes
     scopes = spec.scopes or named
-    if scopes and _OFFLINE in server.scopes and _OFFLINE not in scopes and spec.grant == "authorization_code":
-        return (*scopes, _OFFLINE)  # without it some servers give no refresh token
+    if (
+        scopes
+        and _OFFLINE_SCOPE in server.scopes
+        and _OFFLINE_SCOPE not in scopes
+        and spec.grant == "authorization_code"
+    ):
+        return (*scopes, _OFFLINE_SCOPE)  # without it some servers give no refresh token
     return scopes
 
 
@@ -297,7 +305,7 @@ class Flow:
         port = self._spec.redirect_port or _port_of(known)
         async with receiving(port, exactly=bool(self._spec.redirect_port)) as receiver:
             client = await self._client(server, known, receiver, scopes)
-            return await self._asked(person, receiver, _begun(resource, server, client), server, scopes)
+            return await self._ask_person(person, receiver, _begin_login(resource, server, client), server, scopes)
 
     async def without_person(
         self, challenge: Challenge | None, known: Login | None, extra: tuple[str, ...] = ()
@@ -312,7 +320,7 @@ class Flow:
             )
         scopes = tuple(dict.fromkeys((*_wanted_scopes(self._spec, resource, server, challenge), *extra)))
         form = {"grant_type": "client_credentials"} | ({"scope": " ".join(scopes)} if scopes else {})
-        login = _begun(resource, server, client)
+        login = _begin_login(resource, server, client)
         return dataclasses.replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
 
     async def _server(self, resource: Resource, known: Login | None) -> tuple[AuthorizationServer, Login | None]:
@@ -341,7 +349,7 @@ class Flow:
             return known.client
         return await register(self._http, server, receiver.redirect_uri, scopes)
 
-    async def _asked(
+    async def _ask_person(
         self, person: Person, receiver: Receiver, login: Login, server: AuthorizationServer, scopes: tuple[str, ...]
     ) -> Login:
         """Ask the person, wait, and turn the code into tokens."""
@@ -363,7 +371,7 @@ class Flow:
         return dataclasses.replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
 
 
-def _begun(resource: Resource, server: AuthorizationServer, client: RegisteredClient) -> Login:
+def _begin_login(resource: Resource, server: AuthorizationServer, client: RegisteredClient) -> Login:
     return Login(
         resource=resource.identifier,
         issuer=server.issuer,
@@ -375,7 +383,7 @@ def _begun(resource: Resource, server: AuthorizationServer, client: RegisteredCl
 
 def _is_good(client: RegisteredClient, redirect_uri: str, scopes: tuple[str, ...]) -> bool:
     """Whether a client that was registered before may ask this question."""
-    lives = not client.expires or client.expires > time.time() + _SOON
+    lives = not client.expires or client.expires > time.time() + _EXPIRY_MARGIN_SECONDS
     return bool(client.id) and lives and client.redirect_uri == redirect_uri and set(scopes) <= set(client.scopes)
 
 

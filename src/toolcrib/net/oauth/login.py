@@ -11,8 +11,8 @@ from .spec import CLIENT_AUTHS, ClientAuth
 
 _SCOPE: Final = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """RFC 6749, section 3.3."""
-_LONGEST_SCOPE: Final = 256
-_MOST_SCOPES: Final = 100
+_MAX_SCOPE_LENGTH: Final = 256
+_MAX_SCOPES: Final = 100
 
 _FORMAT: Final = 1
 
@@ -127,5 +127,5 @@ def _number(kept: Mapping[str, Any], name: str) -> float:
 
 def scopes_in(text: str) -> tuple[str, ...]:
     """Return the scopes of a list with spaces, each once; invalid ones are left out."""
-    words = (word for word in text.split() if len(word) <= _LONGEST_SCOPE and _SCOPE.fullmatch(word))
-    return tuple(dict.fromkeys(words))[:_MOST_SCOPES]
+    words = (word for word in text.split() if len(word) <= _MAX_SCOPE_LENGTH and _SCOPE.fullmatch(word))
+    return tuple(dict.fromkeys(words))[:_MAX_SCOPES]

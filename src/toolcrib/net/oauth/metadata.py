@@ -27,12 +27,12 @@ from .login import scopes_in
 if TYPE_CHECKING:  # slow to load, and every gateway loads this module
     from ..client import WebClient
 
-_LONGEST: Final = 2048
-_BROWSABLE: Final = regex(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+_MAX_URL_LENGTH: Final = 2048
+_URL_CHARACTERS: Final = regex(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 """Characters of a URL (RFC 3986): others mean something to the programs that open a browser."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
-_LONGEST_CHALLENGE: Final = 8192
+_MAX_CHALLENGE_LENGTH: Final = 8192
 """Characters of a header that are looked at."""
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -40,19 +40,19 @@ _PARAMETER: Final = regex(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))
 _SCHEME: Final = regex(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
 _GAP: Final = regex(r"[\s,]*")
 
-_MOST: Final = 20
+_MAX_ENTRIES: Final = 20
 """Authorization servers that are looked at, and methods that are read."""
 
-_OVERLOADED: Final = 429
-_RESOURCE: Final = "/.well-known/oauth-protected-resource"
-_SERVER: Final = "/.well-known/oauth-authorization-server"
-_OPENID: Final = "/.well-known/openid-configuration"
+_TOO_MANY_REQUESTS: Final = 429
+_RESOURCE_METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+_SERVER_METADATA_PATH: Final = "/.well-known/oauth-authorization-server"
+_OPENID_METADATA_PATH: Final = "/.well-known/openid-configuration"
 
 
 def safe_url(url: str, what: str) -> str:
     """Return `url`. Raises `ToolFailure` `denied` unless it is `https`, or `http` on this machine, and plain."""
     parts = _split(url)
-    plain = url.isascii() and url.isprintable() and not {" ", "\\"}.intersection(url) and len(url) <= _LONGEST
+    plain = url.isascii() and url.isprintable() and not {" ", "\\"}.intersection(url) and len(url) <= _MAX_URL_LENGTH
     if parts is None or not parts.hostname or not plain or parts.fragment or "@" in parts.netloc:
         raise ToolFailure("denied", f"{what} is not a usable URL")
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
@@ -112,7 +112,7 @@ class Challenge(Struct, frozen=True, kw_only=True):
 
 def bearer_challenge(header: str) -> Challenge | None:
     """Return the first `Bearer` challenge of a header, which may hold several; None without one."""
-    text, place, scheme = header[:_LONGEST_CHALLENGE], 0, ""
+    text, place, scheme = header[:_MAX_CHALLENGE_LENGTH], 0, ""
     found: dict[str, str] | None = None
     while (place := _after_gap(text, place)) < len(text):
         if scheme and (parameter := _PARAMETER.match(text, place)):
@@ -198,7 +198,7 @@ def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer
     if not token_endpoint:
         raise ToolFailure("denied", f"the authorization server {issuer[:200]} names no token endpoint")
     safe_url(token_endpoint, f"the token endpoint of {issuer[:200]}")
-    if (asking := text_in(document, "authorization_endpoint")) and not _BROWSABLE.fullmatch(asking):
+    if (asking := text_in(document, "authorization_endpoint")) and not _URL_CHARACTERS.fullmatch(asking):
         raise ToolFailure("denied", f"the authorization endpoint of {issuer[:200]} is not a usable URL")
     others = ("authorization_endpoint", "registration_endpoint", "revocation_endpoint")
     return AuthorizationServer(
@@ -224,7 +224,7 @@ def _endpoint(document: Mapping[str, Any], name: str, issuer: str) -> str:
     return safe_url(url, f"the {name.replace('_', ' ')} of {issuer[:200]}") if url else ""
 
 
-def _texts_in(document: Mapping[str, Any], key: str, most: int = _MOST) -> tuple[str, ...]:
+def _texts_in(document: Mapping[str, Any], key: str, most: int = _MAX_ENTRIES) -> tuple[str, ...]:
     value = document.get(key)
     items = cast("list[Any]", value)[:most] if isinstance(value, list) else []
     return tuple(item for item in items if isinstance(item, str) and item)
@@ -242,11 +242,13 @@ async def find_resource(http: WebClient, url: str, challenge: Challenge | None) 
     A server of revision 2025-03-26 says nothing: its origin is its authorization server then. Raises `ToolFailure`.
     """
     path = urlsplit(url).path.rstrip("/")
-    places = list(dict.fromkeys((f"{origin(url)}{_RESOURCE}{path}", f"{origin(url)}{_RESOURCE}")))
+    places = list(
+        dict.fromkeys((f"{origin(url)}{_RESOURCE_METADATA_PATH}{path}", f"{origin(url)}{_RESOURCE_METADATA_PATH}"))
+    )
     if challenge is not None and challenge.resource_metadata:
         places.insert(0, challenge.resource_metadata)
     for place in places:
-        document = await _document(http, place, "the description of the server")
+        document = await _fetch_document(http, place, "the description of the server")
         if document is not None and (found := read_resource(document, url)) is not None:
             return found
     return Resource(identifier=canonical(url), issuers=(origin(url),))
@@ -255,8 +257,8 @@ async def find_resource(http: WebClient, url: str, challenge: Challenge | None) 
 async def find_server(http: WebClient, issuer: str) -> AuthorizationServer:
     """Return the metadata of the authorization server `issuer`. Raises `ToolFailure`."""
     safe_url(issuer, "the authorization server")
-    for place in _server_places(issuer):
-        document = await _document(http, place, "the authorization server")
+    for place in _metadata_urls(issuer):
+        document = await _fetch_document(http, place, "the authorization server")
         if document is not None:
             return read_server(document, issuer)
     raise ToolFailure(
@@ -266,20 +268,24 @@ async def find_server(http: WebClient, issuer: str) -> AuthorizationServer:
     )
 
 
-def _server_places(issuer: str) -> list[str]:
+def _metadata_urls(issuer: str) -> list[str]:
     base, path = origin(issuer), urlsplit(issuer).path.rstrip("/")
     if not path:
-        return [base + _SERVER, base + _OPENID]
-    return [base + _SERVER + path, base + _OPENID + path, base + path + _OPENID]
+        return [base + _SERVER_METADATA_PATH, base + _OPENID_METADATA_PATH]
+    return [
+        base + _SERVER_METADATA_PATH + path,
+        base + _OPENID_METADATA_PATH + path,
+        base + path + _OPENID_METADATA_PATH,
+    ]
 
 
-async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] | None:
+async def _fetch_document(http: WebClient, url: str, what: str) -> Mapping[str, Any] | None:
     """Return the JSON object at `url`; None when it is missing, or lies at another origin."""
     safe_url(url, what)
     from ..client import WebRequest  # a caller that has the client has loaded it
 
     answer = await http.send(WebRequest(method="GET", url=url, headers={"accept": "application/json"}))
-    if answer.status >= 500 or answer.status == _OVERLOADED:
+    if answer.status >= 500 or answer.status == _TOO_MANY_REQUESTS:
         raise ToolFailure("unavailable", f"{origin(url)} cannot say now how to log in (HTTP {answer.status})")
     if answer.status != 200 or not same_origin(answer.url, url):
         return None

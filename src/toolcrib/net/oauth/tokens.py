@@ -22,29 +22,29 @@ from .login import Login, RegisteredClient, Tokens, scopes_in
 from .metadata import AuthorizationServer, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
 
-_SECONDS: Final = 120
+_ASSERTION_SECONDS: Final = 120
 """Lifetime of an assertion: it is used at once."""
-_TOLERANCE: Final = 5
+_CLOCK_TOLERANCE_SECONDS: Final = 5
 """Seconds that two clocks may differ and both be right."""
 
-_BEARER: Final = regex(r"[\x21-\x7e]{1,16384}")
+_BEARER_TOKEN: Final = regex(r"[\x21-\x7e]{1,16384}")
 """Characters of a bearer token in a header (RFC 6750)."""
-_CODE: Final = regex(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
+_ERROR_CODE: Final = regex(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
 """An error code (RFC 6749, section 5.2), of a length that a code has."""
-_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_SHORTEST_LIFE: Final = 60.0
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_MIN_LIFETIME_SECONDS: Final = 60.0
 """Seconds. A token of a shorter life is renewed once it is refused: before that, each request would renew one."""
-_LONGEST_LIFE: Final = 10 * 365 * 86_400.0
-_THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
+_MAX_LIFETIME_SECONDS: Final = 10 * 365 * 86_400.0
+_CLIENT_AUTH_BY_METHOD: Final[Mapping[str, ClientAuth]] = {
     "none": "none",
     "client_secret_basic": "basic",
     "client_secret_post": "post",
     "private_key_jwt": "private_key_jwt",
 }
 
-_NAME: Final = "Toolcrib"
-_WORDS: Final = {"none": "none", "basic": "client_secret_basic", "post": "client_secret_post"}
-_LONGEST: Final = 4096
+_CLIENT_NAME: Final = "Toolcrib"
+_METHOD_BY_CLIENT_AUTH: Final = {"none": "none", "basic": "client_secret_basic", "post": "client_secret_post"}
+_MAX_VALUE_LENGTH: Final = 4096
 
 
 def client_assertion(pem: str, client_id: str, audience: str, *, ahead: int = 0) -> str:
@@ -77,7 +77,7 @@ def client_assertion(pem: str, client_id: str, audience: str, *, ahead: int = 0)
         "sub": client_id,
         "aud": audience,
         "iat": now,
-        "exp": now + _SECONDS,
+        "exp": now + _ASSERTION_SECONDS,
         "jti": secrets.token_urlsafe(24),
     }
     return jwt.encode(claims, key, algorithm)
@@ -95,7 +95,7 @@ class OAuthRefusal(ToolFailure):
 
 def _way_to_show(word: str) -> ClientAuth | None:
     """Return our word for a token endpoint authentication method; None for one that we do not know."""
-    return _THEIR_WORDS.get(word)
+    return _CLIENT_AUTH_BY_METHOD.get(word)
 
 
 async def get_tokens(
@@ -111,18 +111,18 @@ async def get_tokens(
     try:
         document = await _ask(http, login.token_endpoint, signed)
     except OAuthRefusal as refusal:
-        if login.client.auth != "private_key_jwt" or abs(refusal.ahead) < _TOLERANCE:
+        if login.client.auth != "private_key_jwt" or abs(refusal.ahead) < _CLOCK_TOLERANCE_SECONDS:
             raise
         signed = _with_client(login.client, spec, login.issuer, asked, ahead=refusal.ahead)
         document = await _ask(http, login.token_endpoint, signed)
     access, kind = text_in(document, "access_token"), text_in(document, "token_type")
-    if not _BEARER.fullmatch(access) or kind.lower() != "bearer":
+    if not _BEARER_TOKEN.fullmatch(access) or kind.lower() != "bearer":
         raise ToolFailure("denied", f"{origin(login.token_endpoint)} gave no bearer token that can be used")
     refresh = text_in(document, "refresh_token")
     granted = document.get("scope")
     return Tokens(
         access=access,
-        refresh=refresh if _BEARER.fullmatch(refresh) else "",
+        refresh=refresh if _BEARER_TOKEN.fullmatch(refresh) else "",
         expires=_end(document.get("expires_in")),
         scopes=scopes_in(granted) if isinstance(granted, str) else scopes,
     )
@@ -154,7 +154,7 @@ async def revoke(http: WebClient, spec: OAuthSpec, login: Login) -> bool:
 def refusal_in(document: Mapping[str, Any], status: int, where: str) -> OAuthRefusal:
     """Say what an error answer means: its code, and what it says for people, made harmless and short."""
     raw = text_in(document, "error")
-    code = raw if _CODE.fullmatch(raw) else ""
+    code = raw if _ERROR_CODE.fullmatch(raw) else ""
     words = escape(" ".join(text_in(document, "error_description").split()))[:200]
     reason = ": ".join(part for part in (code or f"HTTP {status}", words) if part)
     return OAuthRefusal(code, f"{origin(where)} refused: {reason}")
@@ -219,7 +219,7 @@ def _with_client(
         return {**named, "client_secret": client.secret}, {}
     if client.auth == "private_key_jwt":
         assertion = client_assertion(spec.private_key, client.id, issuer, ahead=ahead)
-        return {**named, "client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
+        return {**named, "client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}, {}
     return named, {}
 
 
@@ -230,7 +230,7 @@ def _end(seconds: object) -> float:
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, int | float)
-        or not _SHORTEST_LIFE <= seconds < _LONGEST_LIFE
+        or not _MIN_LIFETIME_SECONDS <= seconds < _MAX_LIFETIME_SECONDS
     ):
         return 0.0
     return time.time() + seconds
@@ -262,12 +262,12 @@ async def register(
     ways: tuple[ClientAuth, ...] = ("none", "post", "basic")
     wanted = next((way for way in ways if way in offered), ways[0])
     asked = {
-        "client_name": _NAME,
+        "client_name": _CLIENT_NAME,
         "application_type": "native",
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": _WORDS[wanted],
+        "token_endpoint_auth_method": _METHOD_BY_CLIENT_AUTH[wanted],
     }
     if scopes:
         asked["scope"] = " ".join(scopes)
@@ -278,7 +278,7 @@ async def register(
     document = _json_of(answer.body)
     if answer.status not in (200, 201):
         raise refusal_in(document, answer.status, server.registration_endpoint)
-    usual = _WORDS[wanted] if text_in(document, "client_secret") else "none"
+    usual = _METHOD_BY_CLIENT_AUTH[wanted] if text_in(document, "client_secret") else "none"
     method = text_in(document, "token_endpoint_auth_method") or usual
     client = _registered(document, _way_to_show(method))
     if client is None:
@@ -293,8 +293,8 @@ async def register(
 def _registered(document: Mapping[str, Any], way: ClientAuth | None) -> RegisteredClient | None:
     """Return the client that an answer to a registration names; None for one that we cannot use."""
     given, secret = text_in(document, "client_id"), text_in(document, "client_secret")
-    is_usable = way in _WORDS and (way == "none" or bool(secret))
-    if not 0 < len(given) <= _LONGEST or len(secret) > _LONGEST or way is None or not is_usable:
+    is_usable = way in _METHOD_BY_CLIENT_AUTH and (way == "none" or bool(secret))
+    if not 0 < len(given) <= _MAX_VALUE_LENGTH or len(secret) > _MAX_VALUE_LENGTH or way is None or not is_usable:
         return None
     if way == "none":
         return RegisteredClient(id=given, auth=way)

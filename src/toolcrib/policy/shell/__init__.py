@@ -1,8 +1,8 @@
 """Shell commands as rules see them: every command that a text can run, and its undecidable parts.
 
     text ── grammar.read_script ──► Script(commands, doubts, effects, …)          bash, by tree-sitter
-              each command ── wrapper_commands.carried_by ──► commands and texts that it runs: sudo, find -exec, sh -c
-                           └─ launchers.started_by        ──► programs that options and code start: tar -I, sed e
+              each command ── wrapper_commands.inner_commands_of ──► what it runs in turn: sudo, find -exec, sh -c
+                           └─ launchers.started_by               ──► programs that options and code start: tar -I, sed e
 
     Three readers of a `Script`, each careful in its own direction:
 

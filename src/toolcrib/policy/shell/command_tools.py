@@ -24,15 +24,15 @@ from .script import Script
 if TYPE_CHECKING:  # loaded with the first command, as the grammar is
     from .started_file import StartedFile
 
-_CATEGORY: Final = "notebook"
-_CODE: Final = "code"
-_ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})
+_NOTEBOOK_CATEGORY: Final = "notebook"
+_CODE_ARGUMENT: Final = "code"
+_IPYTHON_ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})
 """Commands that IPython runs without a sign, and that change something."""
-_MAGIC: Final = regex(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
-_RUN: Final = regex(r"%run\b(?:[ \t]+-\w+)*[ \t]+(\S.*)|magic\(\s{0,9}[\"']run[\"'],\s{0,9}[\"']([^\"'\n]+)")
+_LINE_MAGIC: Final = regex(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
+_RUN_MAGIC: Final = regex(r"%run\b(?:[ \t]+-\w+)*[ \t]+(\S.*)|magic\(\s{0,9}[\"']run[\"'],\s{0,9}[\"']([^\"'\n]+)")
 """A file of code that IPython runs."""
-_WHOLE: Final = regex(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
-_CALLED: Final = regex(
+_CELL_MAGIC: Final = regex(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
+_PROGRAM_CALL: Final = regex(
     r"\b(?:Popen|call|check_call|check_output|create_subprocess_(?:exec|shell)|getoutput|getstatusoutput|popen|run|system)"
     r"\(\s{0,40}(?:args\s{0,4}=\s{0,4})?"
     r"(\[[^\]]{0,4000}\]|[bfruBFRU]{0,2}(?:\"{3}.{0,4000}?\"{3}|'{3}.{0,4000}?'{3}"
@@ -40,19 +40,19 @@ _CALLED: Final = regex(
     re.DOTALL,
 )
 """A function that runs a program, with its first argument: a text, or a list of them."""
-_TEXT: Final = regex(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
+_PYTHON_STRING: Final = regex(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
 
-_WORDS: Final = frozenset({"shell", "bash", "terminal"})
+_SHELL_TAGS: Final = frozenset({"shell", "bash", "terminal"})
 """Tags and categories of tools whose arguments are commands."""
-_NAME: Final = "Bash"
-_TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
-_ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
-_AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
+_BASH: Final = "Bash"
+_TEXT_ARGUMENTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
+_COMMAND_ARGUMENTS: Final = _TEXT_ARGUMENTS | {"args", "argv", "commands"}
+_CONTEXT_ARGUMENTS: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
 """Arguments that change the meaning of a command."""
-_HANDLES: Final = frozenset({"command_id", "session_id"})
+_HANDLE_ARGUMENTS: Final = frozenset({"command_id", "session_id"})
 """Arguments that name a process which runs already, as every call that started it was decided on."""
-_BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
-_SHELLED: Final = regex(r"[\s;&|<>()$`'\"\\]")
+_ARGUMENTS_BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
+_SHELL_CHARACTER: Final = regex(r"[\s;&|<>()$`'\"\\]")
 
 
 class CallArguments(dict[str, Any]):
@@ -92,41 +92,45 @@ class CellArguments(CallArguments):
 
 def is_cell(tool: Tool) -> bool:
     """Whether a tool of this machine runs cells."""
-    return tool.origin == "python" and tool.category == _CATEGORY and _CODE in tool.input_schema.get("properties", {})
+    return (
+        tool.origin == "python"
+        and tool.category == _NOTEBOOK_CATEGORY
+        and _CODE_ARGUMENT in tool.input_schema.get("properties", {})
+    )
 
 
 def as_cell(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments of a call as rules for commands are to see them; those of other tools as they are."""
-    code = arguments.get(_CODE)
+    code = arguments.get(_CODE_ARGUMENT)
     if not isinstance(code, str) or isinstance(arguments, CellArguments) or not is_cell(tool):
         return arguments
-    return CellArguments(arguments, (shlex.join(["python3", "-c", code]), *dict.fromkeys(_commands(code))))
+    return CellArguments(arguments, (shlex.join(["python3", "-c", code]), *dict.fromkeys(_commands_of_cell(code))))
 
 
-def _commands(code: str) -> Iterator[str]:
+def _commands_of_cell(code: str) -> Iterator[str]:
     """Yield the shell commands of the cell."""
     lines = code.replace("\\\n", " ").splitlines()
     for place, line in enumerate(lines):
-        yield from _in_line(line)
-        if whole := _WHOLE.match(line):
+        yield from _commands_of_line(line)
+        if whole := _CELL_MAGIC.match(line):
             yield whole[1]
             yield "\n".join(lines[place + 1 :])
             break
-    for called in _CALLED.finditer(code):
-        words = ["".join(parts) for parts in _TEXT.findall(called[1])]
+    for called in _PROGRAM_CALL.finditer(code):
+        words = ["".join(parts) for parts in _PYTHON_STRING.findall(called[1])]
         yield shlex.join(words) if called[1].startswith("[") else words[0]
 
 
-def _in_line(line: str) -> Iterator[str]:
+def _commands_of_line(line: str) -> Iterator[str]:
     before, sign, command = line.partition("!")
     if sign and (not before.strip() or before.rstrip().endswith("=") or before.lstrip().startswith("%")):
         yield command.lstrip("!")
-    if magic := _MAGIC.search(line):
+    if magic := _LINE_MAGIC.search(line):
         yield magic[1]
-    if run := _RUN.search(line):
+    if run := _RUN_MAGIC.search(line):
         yield f"python3 {run[1] or run[2]}"
     words = line.split(maxsplit=1)
-    if len(words) > 1 and words[0].removeprefix("%") in _ALIASES:
+    if len(words) > 1 and words[0].removeprefix("%") in _IPYTHON_ALIASES:
         yield line.strip().removeprefix("%")
 
 
@@ -141,11 +145,11 @@ def runs_shell(tool: Tool) -> bool:
     """
     taken = tool.input_schema.get("properties", {}).keys()
     is_after = "session_id" in taken or (not taken and tool.kind == "read")
-    if tool.origin == "python" and is_after and taken <= _HANDLES | {"timeout"}:
+    if tool.origin == "python" and is_after and taken <= _HANDLE_ARGUMENTS | {"timeout"}:
         return False
-    if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
+    if tool.category.lower() in _SHELL_TAGS or any(tag.lower() in _SHELL_TAGS for tag in tool.tags):
         return True
-    return is_cell(tool) or _NAME in (tool.name, tool.local_name, *tool.aliases)
+    return is_cell(tool) or _BASH in (tool.name, tool.local_name, *tool.aliases)
 
 
 def folders_of(arguments: Mapping[str, Any], cwd: Path) -> tuple[Path, ...]:
@@ -174,15 +178,15 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
         known = name.lower()
         if value is None or value == "":
             continue
-        if known in _AROUND and value not in ({}, []):
+        if known in _CONTEXT_ARGUMENTS and value not in ({}, []):
             found.append(Script(doubts=(f"the argument {name}, which changes the command's effect",)))
-        elif known not in _ARGUMENTS or (known == "args" and isinstance(command, str) and rest is not None):
+        elif known not in _COMMAND_ARGUMENTS or (known == "args" and isinstance(command, str) and rest is not None):
             continue
         elif isinstance(value, str):
             text = f"{value} {shlex.join(rest)}" if rest is not None and name == "command" else value
             found.append(read_script(text))
         else:
-            found += _listed(value, several=known == "commands")
+            found += _scripts_of_list(value, several=known == "commands")
     if not found:
         found = [read_script(value) for value in arguments.values() if isinstance(value, str)]
         found += [Script(doubts=("no argument is known to be the command",))] if found else []
@@ -194,14 +198,14 @@ def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(arguments, CellArguments):
         return ()
     return tuple(
-        value.strip() for name, value in arguments.items() if name.lower() in _TEXTS and isinstance(value, str)
+        value.strip() for name, value in arguments.items() if name.lower() in _TEXT_ARGUMENTS and isinstance(value, str)
     )
 
 
 def is_handle(arguments: Mapping[str, Any]) -> bool:
     """Whether these arguments of a shell tool name a process that runs already, and nothing to run."""
     present = {name for name, value in arguments.items() if value not in (None, "", False)}
-    return not present.isdisjoint(_HANDLES) and present <= _HANDLES | _BESIDE_HANDLES
+    return not present.isdisjoint(_HANDLE_ARGUMENTS) and present <= _HANDLE_ARGUMENTS | _ARGUMENTS_BESIDE_HANDLES
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
@@ -210,7 +214,7 @@ def _words(value: Any) -> tuple[str, ...] | None:
     return tuple(str(item) for item in cast("Sequence[object]", value))
 
 
-def _listed(value: Any, *, several: bool) -> Iterator[Script]:
+def _scripts_of_list(value: Any, *, several: bool) -> Iterator[Script]:
     """Read a list: the words of one command, or several commands if the argument is declared so."""
     from .grammar import read_argv, read_script  # as above
 
@@ -221,5 +225,5 @@ def _listed(value: Any, *, several: bool) -> Iterator[Script]:
         yield from (read_script(word) for word in words)
     else:
         yield read_argv(words)
-        if words and _SHELLED.search(words[0]):
+        if words and _SHELL_CHARACTER.search(words[0]):
             yield read_script(words[0])

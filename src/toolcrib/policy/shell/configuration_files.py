@@ -25,21 +25,21 @@ from ...core.patterns import regex
 Kind = Literal["settings", "words", "shell", "includes", "code", "program", "containers"]
 
 _DATA: Final = Path(__file__).with_suffix(".toml")
-_MOST: Final = 16
+_MAX_FILES: Final = 16
 """Files of one pattern, and files that the settings of one program name."""
-_FOLDERS: Final = 4
+_MAX_FOLDERS: Final = 4
 """Folders that settings name in which modules are looked for."""
-MOST_NAMES: Final = 2_000
+MAX_NAMES: Final = 2_000
 """Names of a folder that are looked at."""
-TICK: Final = 2_100_000_000
+FILE_TIME_GRANULARITY_NS: Final = 2_100_000_000
 """Nanoseconds within which a file or folder may change twice with one time: those of FAT are 2 s apart."""
-_TEXT: Final = 64 * 1024
+_MAX_SETTINGS_LENGTH: Final = 64 * 1024
 """Characters of settings in which names of files are looked for."""
 CODE: Final = frozenset(
     ".bzl .cjs .clj .cts .dart .exs .go .groovy .js .kts .lua .mjs .mts .nims .php .pl .pm .py .rake .rb .rs .ru .sbt"
     " .sc .scala .swift .ts".split()
 )
-_SCRIPTS: Final = frozenset({"", ".bash", ".sh"})
+_SCRIPT_SUFFIXES: Final = frozenset({"", ".bash", ".sh"})
 SETTINGS: Final = frozenset(
     ".cfg .cmake .conf .gradle .hcl .ini .json .jsonc .just .neon .tf .toml .xml .yaml .yml".split()
 )
@@ -50,14 +50,14 @@ ELSEWHERE: Final = frozenset(
 """Files with tasks of other programs, of which those that run are read."""
 INSTALLED: Final = frozenset({".git", ".venv", ".yarn", "node_modules", "target", "vendor", "venv"})
 """Folders whose content no pattern and no name means."""
-_SCRIPT_ENDS: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
+_NODE_CONFIG_SUFFIXES: Final = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")
 """Of the configuration of a tool of Node, which is code: `vite.config.js`."""
-_LOADING: Final = regex(
+_LOADING_OPTION: Final = regex(
     r"-[cfprIP]|--(?:bootstrap|collection|config(?:-file)?|file|gulpfile|import|init-script|kubeconfig|load-plugins|loader"
     r"|noxfile|plugins?|preload|rakefile|rcfile|require|settings|setup[\w-]*|taskfile)|runner|run(?:spider)?|exec|eval|script"
 )
 """Options and sub-commands behind which a file is loaded or run."""
-_OPERANDS: Final = 4
+_MAX_OPERANDS: Final = 4
 """Words among which a sub-command is looked for."""
 _TOKEN: Final = regex(r"[\w@./][\w@./+-]{0,199}", re.ASCII)
 _HEADER: Final = regex(r"^[ \t]{0,40}\[{1,2}([^\[\]\n]{1,200})\]{1,2}[ \t]{0,40}(?:#.*)?$", re.MULTILINE)
@@ -79,7 +79,7 @@ class _FilePattern(Struct, frozen=True):
 
 
 @cache
-def _table() -> Mapping[str, tuple[_FilePattern, ...]]:
+def _patterns_by_program() -> Mapping[str, tuple[_FilePattern, ...]]:
     """Return the patterns by program, or program and sub-command."""
     found: dict[str, tuple[_FilePattern, ...]] = {}
     data: Mapping[Kind, Mapping[str, str]] = cast("Any", tomllib.loads(_DATA.read_text(encoding="utf-8")))
@@ -100,41 +100,42 @@ def has_table(name: str) -> bool:
 
 @cache
 def _programs() -> frozenset[str]:
-    return frozenset(key.partition(" ")[0] for key in _table())
+    return frozenset(key.partition(" ")[0] for key in _patterns_by_program())
 
 
 def implicit_files(name: str, words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
     """Yield the files that the program `name`, run with `words` in `folders`, takes, and such as its words name.
 
-    `name` may be that of a module (`python -m mypy`); sub-commands are looked for among the first `_OPERANDS` words.
+    `name` may be that of a module (`python -m mypy`); sub-commands are looked for among the first `_MAX_OPERANDS`
+    words.
     """
-    keys = (name, *(f"{name} {word}" for word in words[:_OPERANDS]))
-    patterns = [one for key in keys for one in _table().get(key, ())]
+    keys = (name, *(f"{name} {word}" for word in words[:_MAX_OPERANDS]))
+    patterns = [one for key in keys for one in _patterns_by_program().get(key, ())]
     values = [word.rpartition("=")[2] for word in words] if patterns else []
     values = [value for value in values if value.strip("./")]
     paths = [os.path.join(folder, value) for folder in folders for value in values]
     inner = [Path(path) for path in paths if os.path.isdir(path)]
-    for folder in dict.fromkeys((*folders, *inner[:_MOST])):
+    for folder in dict.fromkeys((*folders, *inner[:_MAX_FILES])):
         names = names_in(folder)
-        tools = names.intersection(f"{name}.config{end}" for end in _SCRIPT_ENDS)
+        tools = names.intersection(f"{name}.config{end}" for end in _NODE_CONFIG_SUFFIXES)
         yield from (ConfigurationFile(folder / one, "code") for one in sorted(tools))
         for pattern in patterns:
-            for path in islice(_found(folder, pattern.path, names), _MOST):
+            for path in islice(_matching_files(folder, pattern.path, names), _MAX_FILES):
                 kind = "code" if pattern.kind == "settings" and path.suffix in CODE else pattern.kind
                 yield ConfigurationFile(path, kind, pattern.part)
     for path in paths:
         if os.path.splitext(path)[1] in SETTINGS and os.path.isfile(path):
             yield ConfigurationFile(Path(path), "words" if patterns[0].kind == "words" else "settings")
-    yield from _loaded(words, folders) if patterns else ()
+    yield from _files_of_options(words, folders) if patterns else ()
 
 
-def _loaded(words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
+def _files_of_options(words: Sequence[str], folders: Sequence[Path]) -> Iterator[ConfigurationFile]:
     """Yield the files, or modules, that options name which load or run them: `-c a.js`, `--require=./a.rb`."""
     before = ""
     for word in words:
         option, equals, value = word.partition("=") if word.startswith("-") else (before, "=", word)
         before = word
-        if not equals or not _LOADING.fullmatch(option) or not (option.startswith("-") or "." in value):
+        if not equals or not _LOADING_OPTION.fullmatch(option) or not (option.startswith("-") or "." in value):
             continue
         ends = ("", ".py", ".js", ".rb", "/__init__.py")
         files = (os.path.join(folder, f"{value}{end}") for folder in folders for end in ends)
@@ -146,28 +147,30 @@ def names_in(folder: Path) -> frozenset[str]:
     """Return the names in a folder: those of the last time where it has not changed since."""
     try:
         known = os.stat(folder)
-        is_settled = time.time_ns() - known.st_ctime_ns > TICK  # that of its content can be set by anybody
-        return (_listed if is_settled else _listed.__wrapped__)(str(folder), known.st_ino, known.st_ctime_ns)
+        is_settled = (
+            time.time_ns() - known.st_ctime_ns > FILE_TIME_GRANULARITY_NS
+        )  # that of its content can be set by anybody
+        return (_list_folder if is_settled else _list_folder.__wrapped__)(str(folder), known.st_ino, known.st_ctime_ns)
     except OSError:
         return frozenset()
 
 
 @lru_cache(maxsize=64)
-def _listed(folder: str, inode: int, changed: int) -> frozenset[str]:
+def _list_folder(folder: str, inode: int, changed: int) -> frozenset[str]:
     """List a folder once; the other arguments differ when the folder has changed."""
     with os.scandir(folder) as entries:
-        return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
+        return frozenset(entry.name for entry in islice(entries, MAX_NAMES))
 
 
-def _found(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
+def _matching_files(folder: Path, pattern: str, names: frozenset[str]) -> Iterator[Path]:
     head, _, rest = pattern.partition("/")
     if "*" in head:
         found = [name for name in sorted(matching(names, head)) if name not in INSTALLED]
     else:
-        found = [head] if head in names or len(names) == MOST_NAMES else []
-    for name in found[: 2 * _MOST]:
+        found = [head] if head in names or len(names) == MAX_NAMES else []
+    for name in found[: 2 * _MAX_FILES]:
         if "*" in rest:
-            yield from _found(folder / name, rest, names_in(folder / name))
+            yield from _matching_files(folder / name, rest, names_in(folder / name))
         elif os.path.isfile(path := os.path.join(folder, name, rest) if rest else os.path.join(folder, name)):
             yield Path(path)
 
@@ -196,16 +199,16 @@ def named_files(text: str, folders: Sequence[Path]) -> Iterator[ConfigurationFil
 
     A module may stand in a folder that they name, too.
     """
-    tokens = dict.fromkeys(_TOKEN.findall(text[:_TEXT]))
+    tokens = dict.fromkeys(_TOKEN.findall(text[:_MAX_SETTINGS_LENGTH]))
     places = {folder: names_in(folder) - INSTALLED for folder in folders}
     named = (folder / token for folder, names in places.items() for token in tokens if token in names)
-    places |= {path: names_in(path) for path in islice(filter(Path.is_dir, named), _FOLDERS)}
+    places |= {path: names_in(path) for path in islice(filter(Path.is_dir, named), _MAX_FOLDERS)}
     for folder, names in places.items():
         paths = (os.path.join(folder, one) for token in tokens for one in _paths(token, names))
-        for path in map(Path, islice(filter(os.path.isfile, dict.fromkeys(paths)), _MOST)):
+        for path in map(Path, islice(filter(os.path.isfile, dict.fromkeys(paths)), _MAX_FILES)):
             if path.suffix in CODE:
                 yield ConfigurationFile(path, "code")
-            elif path.suffix == ".sh" or (path.suffix in _SCRIPTS and os.access(path, os.X_OK)):
+            elif path.suffix == ".sh" or (path.suffix in _SCRIPT_SUFFIXES and os.access(path, os.X_OK)):
                 yield ConfigurationFile(path, "shell")
             elif path.suffix in SETTINGS | {""} and path.name not in ELSEWHERE:
                 yield ConfigurationFile(path, "settings")

@@ -11,15 +11,15 @@ from typing import Final
 from ...core.patterns import regex
 from .script import ShellCommand
 
-_CODE: Final = regex(
+_DELETING_FUNCTION: Final = regex(
     r"\b(?:unlink(?:Sync|_\w+)?|rmtree|rm(?:dir)?Sync|removedirs|rm_rf?|remove_(?:dir_all|entry|file|tree)|remove_tree)\b"
     r"|\bos\.(?:execute|remove|rmdir)\b|\bFile(?:Utils)?\.(?:delete|rm\w*)|\bfs(?:\.promises)?\.rm\b"
 )
 """Functions of interpreters that delete."""
 _INTERPRETERS: Final = regex(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun")
-_VALUED: Final = frozenset("-C -c --git-dir --work-tree --namespace --exec-path".split())
+_GIT_OPTIONS_WITH_VALUE: Final = frozenset("-C -c --git-dir --work-tree --namespace --exec-path".split())
 """Options of git that take the next word."""
-_DRY: Final = frozenset({"-n", "--dry-run", "--cached"})
+_DRY_RUN_OPTIONS: Final = frozenset({"-n", "--dry-run", "--cached"})
 
 
 def deletes(command: ShellCommand) -> bool:
@@ -30,12 +30,12 @@ def deletes(command: ShellCommand) -> bool:
     words = [word.text for word in command.words[1:]]
     name = command.name
     if _INTERPRETERS.fullmatch(name):
-        return any(_CODE.search(text) for text in (*words, command.stdin))
+        return any(_DELETING_FUNCTION.search(text) for text in (*words, command.stdin))
     check = _CHECKS.get(name)
     return check is not None and check(words)
 
 
-def _has(*options: str) -> Callable[[Sequence[str]], bool]:
+def _has_option(*options: str) -> Callable[[Sequence[str]], bool]:
     return lambda words: any(word.startswith(options) for word in words)
 
 
@@ -46,12 +46,12 @@ def _always(words: Sequence[str]) -> bool:
 def _git(words: Sequence[str]) -> bool:
     place = 0
     while place < len(words) and words[place].startswith("-"):
-        place += 2 if words[place] in _VALUED else 1
+        place += 2 if words[place] in _GIT_OPTIONS_WITH_VALUE else 1
     if words[place : place + 1] not in (["clean"], ["rm"]):
         return False
     flags = words[place + 1 :]
     short = "".join(word[1:] for word in flags if word.startswith("-") and not word.startswith("--"))
-    return _DRY.isdisjoint(flags) and "n" not in short
+    return _DRY_RUN_OPTIONS.isdisjoint(flags) and "n" not in short
 
 
 def _shred(words: Sequence[str]) -> bool:
@@ -69,19 +69,19 @@ def _zip(words: Sequence[str]) -> bool:
 
 
 _CHECKS: Final[Mapping[str, Callable[[Sequence[str]], bool]]] = {
-    "7z": _has("-sdel"),
-    "bfs": _has("-delete"),
+    "7z": _has_option("-sdel"),
+    "bfs": _has_option("-delete"),
     "cmake": _cmake,
-    "find": _has("-delete"),
-    "gfind": _has("-delete"),
+    "find": _has_option("-delete"),
+    "gfind": _has_option("-delete"),
     "gio": lambda words: words[:1] == ["remove"],
     "git": _git,
     "rclone": lambda words: words[:1] in (["delete"], ["deletefile"], ["purge"]),
     "rimraf": _always,
-    "rsync": _has("--del", "--remove-s"),
+    "rsync": _has_option("--del", "--remove-s"),
     "shred": _shred,
     "srm": _always,
-    "tar": _has("--remove-f"),
+    "tar": _has_option("--remove-f"),
     "unlink": _always,
     "zip": _zip,
 }

@@ -24,29 +24,29 @@ from ...core.patterns import regex
 from ...core.sandbox import guides_programs
 from . import grammar_nodes
 from .script import HOLE, Piece, Script, ShellCommand, TooManyWords, Word, ansi_c, expand, unescaped
-from .wrapper_commands import Carried, carried_by
+from .wrapper_commands import InnerCommands, inner_commands_of
 
 _SEPARATORS: Final = regex(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\s)\}|<\()")
 _PUNCTUATION: Final = frozenset(";&|()\n`")
-_SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
+_SKIPPED_WORDS: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
 _SETTERS: Final = frozenset(
     "coproc declare export getopts local mapfile printf read readarray readonly typeset unset wait".split()
 )
 """Words of the shell that set the variables that they name."""
-_REFERRERS: Final = ("declare", "local", "typeset")
-_OPTION_VALUES: Final = frozenset("CNOcdinpstu")
+_REFERENCE_SETTERS: Final = ("declare", "local", "typeset")
+_OPTIONS_WITH_VALUE: Final = frozenset("CNOcdinpstu")
 """Options of `read` and `mapfile` with a value that is not a variable."""
-_GIVES: Final = regex(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
+_VALUE_GIVER: Final = regex(r"\b(?:for|getopts|mapfile|printf|read|readarray|select)\b")
 """Words of the shell that give a variable a value which does not stand behind its name."""
 _ASSIGNMENT: Final = regex(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 
-MAX_TEXT: Final = 32_000
+MAX_TEXT_LENGTH: Final = 32_000
 """Characters of one text that are read; a longer one is a doubt as a whole."""
 _MAX_NODES: Final = 4_000
 """Nodes of one tree that are walked, some 5 µs each."""
 _MAX_SECONDS: Final = 0.03
 """CPU time of this thread that one parse may take: ten times the need of a tree of that size."""
-_MAX_BROKEN: Final = 4_000
+_MAX_BROKEN_LENGTH: Final = 4_000
 """Characters of a text that does not parse in which commands are looked for all the same."""
 _MAX_TEXTS: Final = 24
 """Texts that one command is seen to run."""
@@ -55,17 +55,17 @@ _MAX_BARS: Final = 500
 _MAX_DEPTH: Final = 5
 """Texts inside texts: `sh -c "sh -c '…'"`."""
 _MAX_COMMANDS: Final = 500
-_MAX_INSIDE: Final = 2_000
+_MAX_NESTED_COMMANDS: Final = 2_000
 """Commands and texts that the commands of one text are seen to run, some 50 µs each."""
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
 _BARS: Final = regex(r"\||=\(")
-_ODD: Final = regex(
+_AMBIGUOUS_CHARACTER: Final = regex(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
 )
 """Characters that the shell and its grammar may take differently, or that are invisible."""
-_JOINED: Final = regex(r"(?<=[^\s\\])\\\n(?=\S)")
+_CONTINUED_WORD: Final = regex(r"(?<=[^\s\\])\\\n(?=\S)")
 """A line that is continued in the middle of a word."""
-_BLANK: Final = regex(r"(?<![^\s;&|()<>`])\\[ \t]")
+_ESCAPED_BLANK: Final = regex(r"(?<![^\s;&|()<>`])\\[ \t]")
 """A blank with a backslash that begins a word, which the grammar leaves out."""
 
 
@@ -74,8 +74,8 @@ def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
 
     For texts that bash would reject as well, or that this grammar cannot read; the doubt about the text stays.
     """
-    for words in _split(text.replace("\\\n", " ")):
-        rest = [word for word in words if word not in _SKIPPED]
+    for words in _split_broken(text.replace("\\\n", " ")):
+        rest = [word for word in words if word not in _SKIPPED_WORDS]
         while rest and _ASSIGNMENT.fullmatch(rest[0]):
             del rest[0]
         found = tuple(inner for word in rest for inner in _word(word))
@@ -83,7 +83,7 @@ def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
             yield found
 
 
-def _split(text: str) -> Iterator[list[str]]:
+def _split_broken(text: str) -> Iterator[list[str]]:
     """Split a text into the words of its commands; where its quotes do not close, at separators."""
     try:
         lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n`")
@@ -117,7 +117,7 @@ class _Limit(Struct):
     Shared by a text and all texts inside it, so that nesting cannot multiply the work.
     """
 
-    left: int = _MAX_INSIDE
+    left: int = _MAX_NESTED_COMMANDS
 
 
 @lru_cache(maxsize=512)
@@ -139,20 +139,20 @@ def read_argv(words: tuple[str, ...]) -> Script:
 
 
 def _read(text: str, depth: int, limit: _Limit) -> Script:
-    if len(text) > MAX_TEXT:
+    if len(text) > MAX_TEXT_LENGTH:
         return Script(doubts=(f"a command of {len(text):,} characters",))
     if depth > _MAX_DEPTH:
         return Script(doubts=("commands inside commands inside commands",))
     if len(_BARS.findall(text)) > _MAX_BARS:
         return Script(doubts=("a command of very many parts",))
-    text, doubts = _plain(text)
-    tree = _parsed(text.encode())
+    text, doubts = _normalize_text(text)
+    tree = _parse_tree(text.encode())
     if tree is None or tree.root_node.descendant_count > _MAX_NODES:
         return Script(doubts=(*doubts, "a command of very many parts"))
     walk = _Walk(tree.root_node, depth, limit)
     if tree.root_node.has_error:
         walk.doubts.append("it cannot be parsed as bash")
-        if len(text) <= _MAX_BROKEN:
+        if len(text) <= _MAX_BROKEN_LENGTH:
             walk.commands += [_command(words, depth, limit, set()) for words in commands_of_broken(text)]
         else:
             walk.doubts.append("a long text that cannot be parsed")
@@ -169,21 +169,21 @@ def _read(text: str, depth: int, limit: _Limit) -> Script:
     )
 
 
-def _plain(text: str) -> tuple[str, list[str]]:
+def _normalize_text(text: str) -> tuple[str, list[str]]:
     """Return the text as the grammar reads it rightly, and doubts about what the shell may read in another way."""
     doubts: list[str] = []
-    if odd := _ODD.search(text):
+    if odd := _AMBIGUOUS_CHARACTER.search(text):
         doubts.append(f"the character U+{ord(odd[0]):04X}")
-        text = _ODD.sub("\ufffd", text)
-    if _JOINED.search(text):
-        text = _JOINED.sub("", text)
+        text = _AMBIGUOUS_CHARACTER.sub("\ufffd", text)
+    if _CONTINUED_WORD.search(text):
+        text = _CONTINUED_WORD.sub("", text)
         doubts.append("a line that goes on in the middle of a word")
-    if _BLANK.search(text):
+    if _ESCAPED_BLANK.search(text):
         doubts.append("a word that begins with a blank")
     return text, doubts
 
 
-def _parsed(source: bytes) -> Tree | None:
+def _parse_tree(source: bytes) -> Tree | None:
     """Return the tree; None when finding it takes too long: on some garbage the grammar tries very many ways.
 
     `progress_callback` is the only way to end a parse; the time is that of this thread, so that a loaded machine makes
@@ -191,11 +191,11 @@ def _parsed(source: bytes) -> Tree | None:
     """
     started = time.thread_time()
 
-    def late(offset: int, has_error: bool) -> bool:
+    def is_late(offset: int, has_error: bool) -> bool:
         return time.thread_time() - started > _MAX_SECONDS
 
     try:
-        return Parser(_LANGUAGE).parse(lambda offset, point: source[offset:], progress_callback=late)
+        return Parser(_LANGUAGE).parse(lambda offset, point: source[offset:], progress_callback=is_late)
     except ValueError:
         return None
 
@@ -210,8 +210,10 @@ def _command(
 
     `same_as` is among `runs`, too, so that a deny meets it; an allow goes through `same_as` alone.
     """
-    carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
-    doubts, files, given = [*carried.doubts, *_set_by(words)], list[Word](), list[Word]()
+    carried = (
+        inner_commands_of(words, stdin) if depth <= _MAX_DEPTH else InnerCommands(doubts=("commands inside commands",))
+    )
+    doubts, files, given = [*carried.doubts, *_doubts_of_setter(words)], list[Word](), list[Word]()
     commands = [inner for inner in dict.fromkeys(carried.commands) if inner and inner not in seen]
     texts = [text for text in carried.texts[:_MAX_TEXTS] if text not in seen]
     seen.update(commands, texts)
@@ -245,7 +247,7 @@ def _command(
     )
 
 
-def _set_by(words: Sequence[Word]) -> Iterator[str]:
+def _doubts_of_setter(words: Sequence[Word]) -> Iterator[str]:
     """Yield doubts about the variables that a word of the shell sets: they stand behind it, or are glued to an option.
 
     Without a `PATH` the shell looks for programs in its folder; without another variable it executes none.
@@ -255,16 +257,16 @@ def _set_by(words: Sequence[Word]) -> Iterator[str]:
     for word in words[1:] if first in _SETTERS else ():
         name = word.text.partition("=")[0]
         starts = range(1, len(name)) if name.startswith("-") else (0,)
-        yield from _guiding(name[start:] for start in starts if first != "unset" or name[start:] == "PATH")
-        if first in _REFERRERS and name.startswith("-") and "n" in name:
+        yield from _doubts_of_variables(name[start:] for start in starts if first != "unset" or name[start:] == "PATH")
+        if first in _REFERENCE_SETTERS and name.startswith("-") and "n" in name:
             yield "another name for a variable"
-        is_value = before.startswith("-") and before[-1:] in _OPTION_VALUES
+        is_value = before.startswith("-") and before[-1:] in _OPTIONS_WITH_VALUE
         if HOLE in name and (valued in (before, name[:2]) if valued else not is_value):
             yield "a variable whose name only the shell will know"
         before = word.text
 
 
-def _guiding(names: Iterable[str]) -> Iterator[str]:
+def _doubts_of_variables(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         name = name.partition("[")[0]  # an element of an array, or of what is none
         if guides_programs(name):
@@ -294,36 +296,36 @@ class _Walk:
             node = waiting.pop()
             self._visit(node)
             waiting += reversed(node.children)
-        if self.exported - self.assigned and _GIVES.search(grammar_nodes.text(root)):
+        if self.exported - self.assigned and _VALUE_GIVER.search(grammar_nodes.text(root)):
             self.doubts.append("a variable for programs whose value only the shell will know")
 
     def _visit(self, node: Node) -> None:
         kind = node.type
         if (doubt := grammar_nodes.doubt(node)) is not None:
             self.doubts.append(doubt)
-        if kind in grammar_nodes.GIVERS:
-            self._give(grammar_nodes.given(node))
+        if kind in grammar_nodes.VALUE_GIVERS:
+            self._collect_values(grammar_nodes.given(node))
         if kind in grammar_nodes.COMMANDS:
-            self._take(node)
+            self._take_command(node)
         elif kind == "command_substitution":
-            self._unescaped(grammar_nodes.backquoted(node))
+            self._read_backquoted(grammar_nodes.backquoted(node))
         elif kind == "variable_assignment":
-            self._assigned(node)
+            self._take_assignment(node)
         elif kind == "function_definition":
             self.effects.append("defines a function")
         elif kind == "file_redirect":
-            self._redirected(node)
+            self._take_redirect(node)
         elif kind == "for_statement":
-            self.doubts += _guiding(
+            self.doubts += _doubts_of_variables(
                 grammar_nodes.text(child) for child in node.children if child.type == "variable_name"
             )
         elif kind == "expansion" and grammar_nodes.assigns(node):
             self.effects.append("sets a variable")
-            self.doubts += _guiding(
+            self.doubts += _doubts_of_variables(
                 grammar_nodes.text(child) for child in node.children if child.type == "variable_name"
             )
 
-    def _unescaped(self, source: str) -> None:
+    def _read_backquoted(self, source: str) -> None:
         """Parse the text between backquotes again, without the backslashes, as the shell does."""
         if source:
             script = _read(source, self._depth + 1, self._limit)
@@ -335,9 +337,9 @@ class _Walk:
             self.values += script.values
             self.given += script.given
 
-    def _take(self, node: Node) -> None:
+    def _take_command(self, node: Node) -> None:
         """Take one command; its words may be more than are written, or fewer."""
-        parts = [child for child in node.children if child.type not in grammar_nodes.AROUND]
+        parts = [child for child in node.children if child.type not in grammar_nodes.BESIDE_WORDS]
         try:
             words = tuple(self._words(parts))
         except TooManyWords:
@@ -358,10 +360,10 @@ class _Walk:
         for part in parts:
             if part.type == "file_redirect":
                 continue
-            for word in expand(tuple(_pieces(part))):
+            for word in expand(tuple(_pieces_of_word(part))):
                 yield Word(word.text, word.loose, grammar_nodes.text(part))
 
-    def _give(self, parts: list[Node]) -> None:
+    def _collect_values(self, parts: list[Node]) -> None:
         try:
             words = list(self._words(parts))
         except TooManyWords:
@@ -369,21 +371,21 @@ class _Walk:
             return
         self.given += [Word(part, part, word.source) for word in words for part in word.text.split()]
 
-    def _assigned(self, node: Node) -> None:
+    def _take_assignment(self, node: Node) -> None:
         self.effects.append("sets a variable")
         name = grammar_nodes.text(node).partition("=")[0].rstrip("+")
-        self.doubts += _guiding([name])
+        self.doubts += _doubts_of_variables([name])
         self.assigned.add(name)
-        value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
+        value = "".join(text for child in node.children[2:] for text, _ in _pieces_of_word(child))
         self.values.append(value)
         if "`" in value.replace(HOLE, "") or "$(" in value:
             self.doubts.append("a variable that holds a command")
 
-    def _redirected(self, node: Node) -> None:
+    def _take_redirect(self, node: Node) -> None:
         operator = next((child.type for child in node.children if not child.is_named), "")
         target = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
         try:
-            words = [word for part in target for word in expand(tuple(_pieces(part)))]
+            words = [word for part in target for word in expand(tuple(_pieces_of_word(part)))]
         except TooManyWords:
             words = []
         self.files += words
@@ -392,7 +394,7 @@ class _Walk:
             self.effects.append("writes a file")
 
 
-def _pieces(node: Node) -> Iterator[Piece]:
+def _pieces_of_word(node: Node) -> Iterator[Piece]:
     """Yield the text of one word, piece by piece, without its quotes.
 
     Node kinds without a case here are holes if they have parts, and plain text if they have none.
@@ -400,17 +402,17 @@ def _pieces(node: Node) -> Iterator[Piece]:
     kind = node.type
     if kind in ("command_name", "concatenation"):
         for child in node.children:
-            yield from _pieces(child)
+            yield from _pieces_of_word(child)
     elif kind == "raw_string":
         yield grammar_nodes.text(node)[1:-1], True
     elif kind == "ansi_c_string":
         yield ansi_c(grammar_nodes.text(node)[2:-1]), True
     elif kind in ("string", "translated_string"):
         yield "", True
-        yield from _quoted(node if kind == "string" else node.children[-1])
-    elif kind in grammar_nodes.HOLES:
+        yield from _pieces_of_quoted(node if kind == "string" else node.children[-1])
+    elif kind in grammar_nodes.UNKNOWN_VALUES:
         yield HOLE, False
-    elif kind in grammar_nodes.BARE:
+    elif kind in grammar_nodes.UNQUOTED:
         yield from unescaped(grammar_nodes.text(node), quoted=False)
     elif node.child_count:
         yield HOLE, False
@@ -420,14 +422,14 @@ def _pieces(node: Node) -> Iterator[Piece]:
         yield grammar_nodes.text(node), False
 
 
-def _quoted(node: Node) -> Iterator[Piece]:
+def _pieces_of_quoted(node: Node) -> Iterator[Piece]:
     """Yield the parts of a double-quoted text.
 
     Blanks next to an expansion have no node of their own: cut by offsets.
     """
     whole, place = node.text or b"", 1
     for child in node.children:
-        if child.type in grammar_nodes.HOLES:
+        if child.type in grammar_nodes.UNKNOWN_VALUES:
             start = child.start_byte - node.start_byte
             yield from unescaped(whole[place:start].decode(errors="replace"), quoted=True)
             yield HOLE, True

@@ -1,8 +1,8 @@
 """Node kinds of the bash grammar, and their meaning for a reader of commands. An unlisted kind is a doubt.
 
 The grammar is lenient where bash is not, so that a tree without errors proves nothing yet: `doubt` looks at each node
-for text that the two put together in different ways (`_APART`), for substitutions that the grammar saw as plain text,
-and for arithmetic, in which bash runs the values of variables.
+for text that the two put together in different ways (`_SPLIT_DOUBT`), for substitutions that the grammar saw as plain
+text, and for arithmetic, in which bash runs the values of variables.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from .script import Word
 COMMANDS: Final = frozenset({"command", "declaration_command", "unset_command", "test_command"})
 """Nodes that run a command, with its words."""
 
-AROUND: Final = frozenset({"variable_assignment", "variable_assignments", "herestring_redirect", "heredoc_redirect"})
+BESIDE_WORDS: Final = frozenset(
+    {"variable_assignment", "variable_assignments", "herestring_redirect", "heredoc_redirect"}
+)
 """Parts of a command that are not words of it."""
 
-HOLES: Final = frozenset(
+UNKNOWN_VALUES: Final = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
 )
 """Values known only to the running shell."""
 
-BARE: Final = frozenset({"word", "number", "variable_name", "test_operator", "extglob_pattern", "regex"})
+UNQUOTED: Final = frozenset({"word", "number", "variable_name", "test_operator", "extglob_pattern", "regex"})
 """Text outside of quotes."""
 
-GIVERS: Final = frozenset({"variable_assignment", "for_statement", "array", "herestring_redirect", "expansion"})
+VALUE_GIVERS: Final = frozenset({"variable_assignment", "for_statement", "array", "herestring_redirect", "expansion"})
 """Nodes with words that a variable gets."""
 _NAMES: Final = frozenset({"variable_name", "special_variable_name", "subscript"})
 
@@ -44,27 +46,27 @@ _STRUCTURE: Final = frozenset(
     " subscript unary_expression binary_expression parenthesized_expression"
     " c_style_for_statement postfix_expression ternary_expression".split()
 )
-_KNOWN: Final = _STRUCTURE | COMMANDS | AROUND | HOLES | BARE
+_KNOWN_KINDS: Final = _STRUCTURE | COMMANDS | BESIDE_WORDS | UNKNOWN_VALUES | UNQUOTED
 """All kinds with a known meaning. A new version of the grammar with a new kind makes doubts, not holes in the policy.
 """
-_NUMBERS: Final = regex(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
+_ARITHMETIC_WITHOUT_NAMES: Final = regex(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
 """Arithmetic that names no variable: a variable's value would be run as arithmetic, commands in it included."""
-_INDEX: Final = regex(rb"[@*\d]*")
-_HIDDEN: Final = regex(r"(?<!\\)(?:`|\$[({])|[<>]\(")
+_PLAIN_INDEX: Final = regex(rb"[@*\d]*")
+_HIDDEN_SUBSTITUTION: Final = regex(r"(?<!\\)(?:`|\$[({])|[<>]\(")
 """Text that the shell would run although the grammar saw plain text."""
-_SUBSTITUTED: Final = regex(r"(?<!\\)(?:`|\$[({])")
-_EXPANDED: Final = frozenset({"string_content", "heredoc_content", "heredoc_body"})
-_TIGHT: Final = frozenset(
+_SUBSTITUTION: Final = regex(r"(?<!\\)(?:`|\$[({])")
+_EXPANDED_KINDS: Final = frozenset({"string_content", "heredoc_content", "heredoc_body"})
+_SINGLE_LINE_KINDS: Final = frozenset(
     {"command", "declaration_command", "file_redirect", "herestring_redirect", "redirected_statement"}
 )
 """Nodes whose parts are on one line."""
-_SOLID: Final = frozenset({"concatenation", "variable_assignment"})
+_ADJACENT_KINDS: Final = frozenset({"concatenation", "variable_assignment"})
 """Nodes whose parts are adjacent."""
 _GAP: Final = regex(rb"(?<!\\)\n|[^\s\\]")
-_COMPARED: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
+_ARITHMETIC_COMPARISON: Final = regex(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 
-_APART: Final = "words that the grammar and the shell put together in different ways"
-_CALCULATES: Final = "arithmetic with variables"
+_SPLIT_DOUBT: Final = "words that the grammar and the shell put together in different ways"
+_ARITHMETIC_DOUBT: Final = "arithmetic with variables"
 _METACHARACTER: Final = regex(rb"[\s;&|()<>]")
 _DELIMITER: Final = regex(rb"(?:[^\s;&|()<>'\"\\]|\\.|'[^'\n]*'|\"[^\"\n]*\")+")
 _QUOTING: Final = regex(rb"[\\'\"]")
@@ -91,13 +93,17 @@ def doubt(node: Node) -> str | None:
         return "it cannot be parsed as bash"
     if not node.is_named:
         return None
-    if kind not in _KNOWN:
+    if kind not in _KNOWN_KINDS:
         return f"a {kind.replace('_', ' ')}, which is not known here"
-    if (kind in _SOLID and _between(node)) or (kind in _TIGHT and _GAP.search(_between(node))):
-        return _APART
-    if (kind in BARE and _HIDDEN.search(text(node))) or (kind in _EXPANDED and _hides(node)):
+    if (kind in _ADJACENT_KINDS and _text_between(node)) or (
+        kind in _SINGLE_LINE_KINDS and _GAP.search(_text_between(node))
+    ):
+        return _SPLIT_DOUBT
+    if (kind in UNQUOTED and _HIDDEN_SUBSTITUTION.search(text(node))) or (
+        kind in _EXPANDED_KINDS and _has_hidden_substitution(node)
+    ):
         return "a substitution where the grammar has none"
-    check = _DOUBTS.get(kind)
+    check = _DOUBT_BY_KIND.get(kind)
     return check(node, node.text or b"") if check is not None else None
 
 
@@ -112,15 +118,15 @@ def _case_item(node: Node, source: bytes) -> str | None:
     """Patterns have `|` between them: in `a)( rm x )` the grammar sees one pattern."""
     patterns = [child for child in takewhile(lambda child: child.type != ")", node.children) if child.is_named]
     bars = sum(child.type == "|" for child in node.children)
-    return None if len(patterns) == bars + 1 else _APART
+    return None if len(patterns) == bars + 1 else _SPLIT_DOUBT
 
 
 def _command(node: Node, source: bytes) -> str | None:
     """Two words with nothing between them are one to the shell, and a pattern may be more than one."""
     if any(child.type == "regex" and (_SPACE.search(child.text or b"") or _redirects(node)) for child in node.children):
-        return _APART
+        return _SPLIT_DOUBT
     touching = (right for left, right in pairwise(node.children) if left.end_byte == right.start_byte)
-    return None if all(right.type.endswith("_redirect") for right in touching) else _APART
+    return None if all(right.type.endswith("_redirect") for right in touching) else _SPLIT_DOUBT
 
 
 def _redirect(node: Node, source: bytes) -> str | None:
@@ -134,7 +140,7 @@ def _document(node: Node, source: bytes) -> str | None:
     """A here-document ends where its delimiter is; the grammar may take more for one, and another line for its end."""
     ends = [child.text or b"" for child in node.children if child.type in ("heredoc_start", "heredoc_end")]
     is_whole = len(ends) == 2 and _DELIMITER.fullmatch(ends[0]) and _QUOTING.sub(b"", ends[0]) == ends[1].strip()
-    return None if is_whole else _APART
+    return None if is_whole else _SPLIT_DOUBT
 
 
 def _comment(node: Node, source: bytes) -> str | None:
@@ -142,7 +148,7 @@ def _comment(node: Node, source: bytes) -> str | None:
     before = node.prev_sibling
     if before is None or before.end_byte < node.start_byte:
         return None
-    return None if _METACHARACTER.fullmatch((before.text or b"")[-1:]) else _APART
+    return None if _METACHARACTER.fullmatch((before.text or b"")[-1:]) else _SPLIT_DOUBT
 
 
 def _variable(node: Node, source: bytes) -> str | None:
@@ -159,13 +165,13 @@ def _substitution(node: Node, source: bytes) -> str | None:
 
 
 def _arithmetic(node: Node, source: bytes) -> str | None:
-    return None if _NUMBERS.fullmatch(source.strip(b"$([])")) else _CALCULATES
+    return None if _ARITHMETIC_WITHOUT_NAMES.fullmatch(source.strip(b"$([])")) else _ARITHMETIC_DOUBT
 
 
 def _compound(node: Node, source: bytes) -> str | None:
     """A brace at the beginning of a word is a part of it: `{rm,x}`."""
     if source.startswith(b"{") and not source[1:2].isspace():
-        return _APART
+        return _SPLIT_DOUBT
     return _arithmetic(node, source) if source.startswith(b"((") else None
 
 
@@ -174,26 +180,26 @@ def _counting(node: Node, source: bytes) -> str | None:
 
 
 def _subscript(node: Node, source: bytes) -> str | None:
-    return None if _INDEX.fullmatch(source.partition(b"[")[2].rpartition(b"]")[0]) else _CALCULATES
+    return None if _PLAIN_INDEX.fullmatch(source.partition(b"[")[2].rpartition(b"]")[0]) else _ARITHMETIC_DOUBT
 
 
 def _test(node: Node, source: bytes) -> str | None:
-    if _COMPARED.search(source):
-        return _CALCULATES
-    return None if _OPENING.match(source) and (source.startswith(b"[[") or not _redirects(node)) else _APART
+    if _ARITHMETIC_COMPARISON.search(source):
+        return _ARITHMETIC_DOUBT
+    return None if _OPENING.match(source) and (source.startswith(b"[[") or not _redirects(node)) else _SPLIT_DOUBT
 
 
 def _redirects(node: Node) -> bool:
     """Whether a part of `[` is a redirection: only `[[` compares by `<` and `>`."""
     return any(
         child.type in _REDIRECTS
-        or (child.type in BARE and _ANGLE.search(text(child)) is not None)
+        or (child.type in UNQUOTED and _ANGLE.search(text(child)) is not None)
         or (child.type.endswith(("_expression", "concatenation")) and _redirects(child))
         for child in node.children
     )
 
 
-_DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
+_DOUBT_BY_KIND: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "arithmetic_expansion": _arithmetic,
     "c_style_for_statement": _counting,
     "case_item": _case_item,
@@ -210,11 +216,11 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "subshell": _compound,
     "test_command": _test,
     "unset_command": _command,
-    "word": lambda node, source: _APART if _SPACE.search(source) else None,
+    "word": lambda node, source: _SPLIT_DOUBT if _SPACE.search(source) else None,
 }
 
 
-def _between(node: Node) -> bytes:
+def _text_between(node: Node) -> bytes:
     """Return the text between the parts of a node: blanks and continued lines only, in a valid tree."""
     source, place, gaps = node.text or b"", 0, b""
     for child in node.children:
@@ -223,14 +229,14 @@ def _between(node: Node) -> bytes:
     return gaps
 
 
-def _hides(node: Node) -> bool:
+def _has_hidden_substitution(node: Node) -> bool:
     """Whether an expanded text has parts that the grammar did not see; `<(` is plain there."""
     if node.type == "heredoc_body":
         around = node.parent
         start = next((child for child in around.children if child.type == "heredoc_start"), None) if around else None
         if node.child_count or start is None or re.search(r"[\\'\"]", text(start)):
             return False
-    return _SUBSTITUTED.search(text(node)) is not None
+    return _SUBSTITUTION.search(text(node)) is not None
 
 
 def backquoted(node: Node) -> str:

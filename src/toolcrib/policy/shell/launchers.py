@@ -25,27 +25,30 @@ from ...core.patterns import regex
 from .script import HOLE, Word, literal
 
 _DATA: Final = Path(__file__).with_suffix(".toml")
-_VERSION: Final = regex(r"[-.\d]+$")
+_VERSION_SUFFIX: Final = regex(r"[-.\d]+$")
 _WITH_SUB_COMMANDS: Final = frozenset({"bun", "deno", "git"})
-_INPUT: Final = regex(r"^(?:-[a-zA-Z]*|--[\w-]+=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/\w+/fd/\d+)$")
+_STANDARD_INPUT: Final = regex(r"^(?:-[a-zA-Z]*|--[\w-]+=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/\w+/fd/\d+)$")
 """Standard input as the name of a file: `-f-`, `/dev/stdin`."""
 _MODULE: Final = regex(r"-[bBdEIOPqRsSuvx]*m(.*)", re.DOTALL)
 _ASSIGNMENT: Final = regex(r"[^\s=:+?!]+[:+?!]*=")
-_MAX_CODE: Final = 20_000
+_MAX_CODE_LENGTH: Final = 20_000
 """Characters of code that are searched."""
 
-_ASKS: Final = frozenset("-h --help -l -v --version -version version".split())
+_INFORMATION_WORDS: Final = frozenset("-h --help -l -v --version -version version".split())
 """Words that make a program say only what it is."""
 _COMMAND_KEYS: Final = frozenset("proxycommand localcommand knownhostscommand remotecommand use_askpass".split())
 
-_PART: Final = r"(?:\\.|(?!(?P={0}))[^\\])*(?P={0})"
+_SED_PART: Final = r"(?:\\.|(?!(?P={0}))[^\\])*(?P={0})"
 """Text up to the delimiter of this group, as GNU sed takes it: a bracket hides none."""
-_SED: Final = regex(
+_SED_COMMAND: Final = regex(
     r"(?:e[ \t]*(?P<command>[^\n]*)"
-    r"|s(?P<s>[^\\\n])" + _PART.format("s") + _PART.format("s") + r"(?P<flags>[gpiIMme\d]*)(?:w[^\n]*)?"
-    r"|y(?P<y>[^\\\n])" + _PART.format("y") + _PART.format("y") + r"|[aic](?:[^\n\\]|\\.)*|[rRwWv][^\n]*|[btT:][^\n;}]*"
+    r"|s(?P<s>[^\\\n])" + _SED_PART.format("s") + _SED_PART.format("s") + r"(?P<flags>[gpiIMme\d]*)(?:w[^\n]*)?"
+    r"|y(?P<y>[^\\\n])"
+    + _SED_PART.format("y")
+    + _SED_PART.format("y")
+    + r"|[aic](?:[^\n\\]|\\.)*|[rRwWv][^\n]*|[btT:][^\n;}]*"
     r"|[#][^\n]*|[{}=dDgGhHlnNpPqQxzF](?:[ \t]*\d+)?|[;\s]|/(?:\\.|[^\\/])*/[IM]*"
-    r"|\\(?P<a>[^\n\\])" + _PART.format("a") + r"[IM]*|[\d$,+~!]+)",
+    r"|\\(?P<a>[^\n\\])" + _SED_PART.format("a") + r"[IM]*|[\d$,+~!]+)",
     re.DOTALL,
 )
 """One command of sed, or a part of its address."""
@@ -105,7 +108,7 @@ def _data() -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def _starts(language: str) -> re.Pattern[str]:
+def _starting_code(language: str) -> re.Pattern[str]:
     return re.compile(_data()["languages"][language], re.VERBOSE)
 
 
@@ -129,7 +132,7 @@ def launchers() -> Mapping[str, Launcher]:
 
 def is_launcher(name: str) -> bool:
     """Whether the table describes this program, or a sub-command of it."""
-    launcher = launchers().get(name) or launchers().get(_VERSION.sub("", name))
+    launcher = launchers().get(name) or launchers().get(_VERSION_SUFFIX.sub("", name))
     return name in _WITH_SUB_COMMANDS or (launcher is not None and not launcher.partial)
 
 
@@ -140,42 +143,42 @@ def started_by(name: str, rest: Sequence[Word], stdin: str) -> Started:
     if name in _WITH_SUB_COMMANDS:
         for place, word in enumerate(rest):
             if launcher := table.get(f"{name} {word.text}"):
-                _read(f"{name} {word.text}", launcher, rest[place + 1 :], "", found)
-    if launcher := table.get(name) or table.get(_VERSION.sub("", name)):
-        _read(name, launcher, rest, stdin, found)
+                _read_words(f"{name} {word.text}", launcher, rest[place + 1 :], "", found)
+    if launcher := table.get(name) or table.get(_VERSION_SUFFIX.sub("", name)):
+        _read_words(name, launcher, rest, stdin, found)
     return found
 
 
-def _read(name: str, launcher: Launcher, rest: Sequence[Word], stdin: str, found: Started) -> None:
-    words = _Words(name, launcher, rest, found)
+def _read_words(name: str, launcher: Launcher, rest: Sequence[Word], stdin: str, found: Started) -> None:
+    words = _WordReader(name, launcher, rest, found)
     words.read()
-    code = [_filled(word) for word in words.code]
+    code = [_as_shell_word(word) for word in words.code]
     operands = words.operands
     if launcher.operand and not words.has_code:
         given = operands if launcher.operand == "all" else operands[:1]
-        code += map(_filled, given)
+        code += map(_as_shell_word, given)
         operands = operands[len(given) :]
-    is_named = any(_INPUT.search(word.text) for word in rest)
+    is_named = any(_STANDARD_INPUT.search(word.text) for word in rest)
     is_alone = not (words.has_code or operands or words.only_asks)
     if launcher.input and stdin and not (launcher.input == "named" and is_named):
         code.append(stdin)
     elif launcher.input == "always" or (launcher.input and is_named) or (launcher.input == "alone" and is_alone):
         found.doubts.append(f"what {name} reads")
-    if launcher.modules and (module := _module(rest)) in launcher.modules:
+    if launcher.modules and (module := _module_of(rest)) in launcher.modules:
         found.doubts.append(f"what {name} -m {module} takes as code")
     if launcher.assigns:
         given = [word.text for word in operands if word.known and _ASSIGNMENT.match(word.text)]
         code += given
         found.texts += [text.partition("=")[2] for text in given]
     if launcher.pipes:
-        found.texts += [_filled(word).strip("| ") for word in operands if "|" in (word.text[:1], word.text[-1:])]
+        found.texts += [_as_shell_word(word).strip("| ") for word in operands if "|" in (word.text[:1], word.text[-1:])]
     for text in words.loaded:
-        _judge(name, launcher.language, text, found)
+        _add_started(name, launcher.language, text, found)
     for text in code:
-        _judge(name, launcher.language, text, found)
+        _add_started(name, launcher.language, text, found)
 
 
-def _module(rest: Sequence[Word]) -> str:
+def _module_of(rest: Sequence[Word]) -> str:
     """Return the module that `python -m` runs; empty without one."""
     for place, word in enumerate(rest):
         if found := _MODULE.fullmatch(word.text):
@@ -185,15 +188,19 @@ def _module(rest: Sequence[Word]) -> str:
     return ""
 
 
-def _judge(name: str, language: str, code: str, found: Started) -> None:
+def _add_started(name: str, language: str, code: str, found: Started) -> None:
     """Add what code starts; code with a hole, and more than is searched, is a doubt."""
     if language == "sed":
-        _sed(code, found)
-    elif language == "any" or len(code) > _MAX_CODE or _starts(language).search(unicodedata.normalize("NFKC", code)):
+        _read_sed(code, found)
+    elif (
+        language == "any"
+        or len(code) > _MAX_CODE_LENGTH
+        or _starting_code(language).search(unicodedata.normalize("NFKC", code))
+    ):
         found.doubts.append(f"code of {name} that may start a program")
 
 
-class _Words:
+class _WordReader:
     """The words of one command, option by option; used once.
 
     An option that gives code counts as the code only before the first operand: behind it, options are the script's.
@@ -206,7 +213,7 @@ class _Words:
         """Code besides: perl makes `use X` of `-MX`, and takes `-FX` into a `split`."""
         self.has_code = False
         """Whether an option gives the code, so that no operand does."""
-        self.only_asks = bool(rest) and all(word.text.lower() in _ASKS for word in rest)
+        self.only_asks = bool(rest) and all(word.text.lower() in _INFORMATION_WORDS for word in rest)
         self._name, self._launcher, self._rest, self._found = name, launcher, rest, found
         self._unsure = {one[:end] for one in launcher.unsure for end in range(1, len(one) + 1)}
         self._place = 0
@@ -219,9 +226,9 @@ class _Words:
             self._place += 1
             text = word.text
             if text.startswith(HOLE) or (text.startswith(("-", "+")) and not word.known):
-                self._doubt("options that only the shell will know")
+                self._add_doubt("options that only the shell will know")
             if launcher.old_bundle and self._place == 1 and not text.startswith("-"):
-                self._old(text)
+                self._read_old_bundle(text)
             elif launcher.plus and text.startswith("+"):
                 self.code.append(literal(text[1:]))
             elif ended or text == "-" or not text.startswith("-"):
@@ -229,41 +236,41 @@ class _Words:
                 # Options of an interpreter end at its script; what is behind belongs to the script.
                 ended = ended or (launcher.input and bool(launcher.code) and not launcher.one_dash)
             elif text.startswith("--") or (launcher.one_dash and len(text) > 2):
-                self._long(text)
+                self._read_long_option(text)
             else:
-                self._bundle(text)
+                self._read_bundle(text)
 
-    def _doubt(self, text: str) -> None:
+    def _add_doubt(self, text: str) -> None:
         self._found.doubts.append(f"{self._name} with {text}")
 
-    def _next(self) -> Word | None:
+    def _next_word(self) -> Word | None:
         if self._place < len(self._rest):
             self._place += 1
             return self._rest[self._place - 1]
         return None
 
-    def _long(self, text: str) -> None:
+    def _read_long_option(self, text: str) -> None:
         name, equals, value = text.lstrip("-").partition("=")
         if kind := self._launcher.kind(name) if name else "":
             before = self.has_code
-            self._take(kind, literal(value) if equals else self._next())
+            self._take_option(kind, literal(value) if equals else self._next_word())
             self.has_code = before if name in self._unsure else self.has_code
         elif glued := next((one for one in self._launcher.runs if len(one) > 1 and name.startswith(one)), ""):
-            self._take("runs", literal(name.removeprefix(glued)))
+            self._take_option("runs", literal(name.removeprefix(glued)))
         elif glued := next((one for one in self._launcher.opaque if one.endswith(":") and name.startswith(one)), ""):
-            self._take("opaque", literal(name.removeprefix(glued)))
+            self._take_option("opaque", literal(name.removeprefix(glued)))
         elif not text.startswith("--") and (kind := self._launcher.kind(name[:1])):
-            self._take(kind, literal(text[2:]))
+            self._take_option(kind, literal(text[2:]))
 
-    def _bundle(self, text: str) -> None:
+    def _read_bundle(self, text: str) -> None:
         """Read `-xzf`: letters without a value, then at most one with a value."""
         launcher, unclear = self._launcher, False
         for place, letter in enumerate(text[1:], start=2):
             behind = text[place:]
             if kind := launcher.kind(letter):
                 if unclear:
-                    self._doubt(f"the options {text}")
-                self._take(kind, literal(behind) if behind else self._next())
+                    self._add_doubt(f"the options {text}")
+                self._take_option(kind, literal(behind) if behind else self._next_word())
                 if not unclear:
                     return
             elif letter in launcher.loads:
@@ -271,21 +278,21 @@ class _Words:
                 return
             elif letter in launcher.valued and not unclear:
                 if not behind:
-                    self._next()
+                    self._next_word()
                 return
             elif letter in launcher.glued and not unclear:
                 return
             unclear = unclear or letter not in launcher.flags
 
-    def _old(self, text: str) -> None:
+    def _read_old_bundle(self, text: str) -> None:
         """Read `cIf`: the values of its letters are the next words, in order."""
         for letter in text:
             if kind := self._launcher.kind(letter):
-                self._take(kind, self._next())
+                self._take_option(kind, self._next_word())
             elif letter in self._launcher.valued:
-                self._next()
+                self._next_word()
 
-    def _take(self, kind: str, value: Word | None) -> None:
+    def _take_option(self, kind: str, value: Word | None) -> None:
         if value is None:
             return
         if kind == "code":
@@ -293,24 +300,24 @@ class _Words:
             self.code.append(value)
         elif kind == "opaque":
             self.has_code = self.has_code or not self.operands
-            self._doubt("an option that loads commands")
+            self._add_doubt("an option that loads commands")
         elif kind == "settings":
             key, _, command = value.text.strip().replace("=", " ", 1).partition(" ")
             if HOLE in key or key.strip().lower().startswith(self._launcher.keys):
-                self._found.texts.append(_filled(Word(command.strip(" '\""), "")))
+                self._found.texts.append(_as_shell_word(Word(command.strip(" '\""), "")))
                 if key.strip().lower() not in _COMMAND_KEYS:
-                    self._doubt(f"the setting {key.strip()}")
+                    self._add_doubt(f"the setting {key.strip()}")
         else:
-            text = _filled(value)
+            text = _as_shell_word(value)
             self._found.texts.append(text.removeprefix("exec=").lstrip("|! "))
 
 
-def _filled(word: Word) -> str:
+def _as_shell_word(word: Word) -> str:
     """Return the word as part of a shell text: an unknown part is a variable there, too."""
     return word.text.replace(HOLE, "${_}")
 
 
-def _sed(code: str, found: Started) -> None:
+def _read_sed(code: str, found: Started) -> None:
     """Read a script of sed, command by command: `e COMMAND` and the flag `e` of `s` run shell commands.
 
     Reads the whole script, because a command that runs a program may stand behind any other one.
@@ -319,7 +326,7 @@ def _sed(code: str, found: Started) -> None:
     if "${_}" in code:
         found.doubts.append("a script of sed that only the shell will know")
     while place < len(code):
-        read = _SED.match(code, place)
+        read = _SED_COMMAND.match(code, place)
         if read is None:
             found.doubts.append("a script of sed that cannot be read")
             return

@@ -14,11 +14,11 @@ from .makefile_recipes import LARGEST, TooLarge
 
 _ASSIGNED: Final = regex(r"[ ]*([\w.-]+)[ ]*=[ ]*(.*)")
 _BUILD: Final = regex(r"build[ ]+((?:[^:$]|\$.)*):[ ]*[\w.-]+(.*)")
-_USE: Final = regex(r"\$(?:\{([\w.-]+)\}|([\w-]+)|(.))")
+_VARIABLE_USE: Final = regex(r"\$(?:\{([\w.-]+)\}|([\w-]+)|(.))")
 _RUNS_FILE: Final = regex(r"(?:^|[;&|(])[ ]*(?:\./)?\$\{?(?:in|out)(?:_newline)?\b")
 _INCLUDE: Final = regex(r"^(?:include|subninja)[ ]+(.+)$", re.MULTILINE)
 _COMMAND: Final = "command"
-_DEPTH: Final = 8
+_MAX_DEPTH: Final = 8
 
 
 def included_by_ninja(text: str) -> list[str]:
@@ -42,21 +42,21 @@ def ninja_commands(text: str) -> list[str]:
             files |= dict.fromkeys((found[1].strip(), found[2].partition("|")[0].strip()))
     commands = list(values.pop(_COMMAND, ()))
     last = {name: next(reversed(known)) for name, known in values.items()}
-    lines = dict.fromkeys(_expanded(command, last) for command in commands)
-    for name in _used(commands, values):
-        lines |= dict.fromkeys(_expanded(value, last) for value in values[name])
+    lines = dict.fromkeys(_expand_variables(command, last) for command in commands)
+    for name in _used_variables(commands, values):
+        lines |= dict.fromkeys(_expand_variables(value, last) for value in values[name])
     if any(map(_RUNS_FILE.search, commands)):
-        lines |= dict.fromkeys(_expanded(name, last) for name in files)
+        lines |= dict.fromkeys(_expand_variables(name, last) for name in files)
     if sum(map(len, lines)) > LARGEST:
         raise TooLarge
     return list(lines)
 
 
-def _used(commands: list[str], values: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
+def _used_variables(commands: list[str], values: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
     """Yield the variables that the commands use, and those in their values."""
     waiting, seen = list(commands), set[str]()
     while waiting:
-        for found in _USE.finditer(waiting.pop()):
+        for found in _VARIABLE_USE.finditer(waiting.pop()):
             name = found[1] or found[2] or ""
             if name in values and name not in seen:
                 seen.add(name)
@@ -64,7 +64,7 @@ def _used(commands: list[str], values: Mapping[str, Mapping[str, None]]) -> Iter
                 yield name
 
 
-def _expanded(text: str, values: Mapping[str, str]) -> str:
+def _expand_variables(text: str, values: Mapping[str, str]) -> str:
     """Return the text with the last values of its variables; one without a value is empty, as for ninja."""
 
     def value(found: re.Match[str]) -> str:
@@ -73,8 +73,8 @@ def _expanded(text: str, values: Mapping[str, str]) -> str:
             return name
         return values.get(name, "") if name else f"${found[3]}"
 
-    for _ in range(_DEPTH):
-        before, text = text, _USE.sub(value, text)
+    for _ in range(_MAX_DEPTH):
+        before, text = text, _VARIABLE_USE.sub(value, text)
         if len(text) > LARGEST:
             raise TooLarge
         if text == before:

@@ -7,9 +7,9 @@
 
 A deny and an ask mean every command in the text, wherever a shell would find it. An allow must cover every one of them.
 
-    deny, ask   `means`        a command anywhere, also one that another runs; a doubt or a hole may be undecidable
-                `_is_run_by`   a file of the workspace that the commands run; a match there is undecidable, never a yes
-    allow       `covering`     every command of the text, by several rules together; a doubt or an effect allows none
+    deny, ask   `match_script`  a command anywhere, also one that another runs; a doubt or a hole may be undecidable
+                `_is_run_by`    a file of the workspace that the commands run; a match there is undecidable, never a yes
+    allow       `covering`      every command of the text, by several rules together; a doubt or an effect allows none
 
 A command that is allowed covers what it runs in turn: `Bash(bash:*)` allows `bash -c 'rm x'`. Therefore a deny is held
 against everything that runs, and comes first.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ...core.patterns import regex
-from ..argument_conditions import HERE, glob
+from ..argument_conditions import PROCESS_FOLDER, glob
 from .command_tools import CallArguments, scripts_of, texts_of
 from .deletions import deletes
 from .harmless_programs import HARMLESS
@@ -37,14 +37,14 @@ from .script import HOLE, Script, ShellCommand, Word
 if TYPE_CHECKING:  # loaded with the first command
     from .started_file import StartedFile
 
-_NEAR: Final = 200
+_MAX_WORD_DISTANCE: Final = 200
 """Characters in code between the words of one command."""
 _MAX_PLACES: Final = 1_000
 """Places of a program's name in one text that are looked at; whether one of more is a command is not known."""
-_BEFORE: Final = 600
+_MAX_PREFIX_LENGTH: Final = 600
 """Characters before a program's name that are looked at, without blanks and the folders of its path."""
-_LONGEST_PATH: Final = 4_096
-_OF_PATHS: Final = f"{ascii_letters}{digits}_.~/-"
+_MAX_PATH_LENGTH: Final = 4_096
+_PATH_CHARACTERS: Final = f"{ascii_letters}{digits}_.~/-"
 _MAX_FORMS: Final = 16
 """Ways to leave out the options in front of a sub-command."""
 _ESCAPE: Final = regex(r"\\[abefnrtv]")
@@ -61,11 +61,11 @@ _READERS: Final = regex(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|duckdb|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
 )
 """Programs of those that run their standard input."""
-_Around = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
+_Surroundings = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
 """Pairs of what stands before a program's name, up to it, and behind it."""
-_FOLDER: Final = r"(?:\./|[\w.~/-]*bin/)?\Z"
-_ENDS: Final = r"(?=$|[\s;&|<)\"'`}\],])"
-_STARTS: Final = ((regex(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_FOLDER}"), regex("")),)
+_BIN_FOLDER: Final = r"(?:\./|[\w.~/-]*bin/)?\Z"
+_WORD_END: Final = r"(?=$|[\s;&|<)\"'`}\],])"
+_COMMAND_START: Final = ((regex(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_BIN_FOLDER}"), regex("")),)
 _WHOLE_WORD: Final = ((regex(r"(?<![\w-])\Z"), regex("")),)
 
 _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
@@ -80,18 +80,18 @@ _IN_QUOTES: Final = (
     (
         regex(
             r"(?:[\"'`]|\bq[qwx]?\s*[({\[/|])[ \t]*"
-            rf"(?:[^\"'`\n]{{0,200}}(?:[;&|(]|\b(?:sudo|exec|xargs|env|then|do|else|time))\s*)?{_FOLDER}"
+            rf"(?:[^\"'`\n]{{0,200}}(?:[;&|(]|\b(?:sudo|exec|xargs|env|then|do|else|time))\s*)?{_BIN_FOLDER}"
         ),
         regex(""),
     ),
-    (regex(rf"\n[ \t]*{_FOLDER}"), regex(r"\S*[ \t]+[\w./~$*\"'-]")),
+    (regex(rf"\n[ \t]*{_BIN_FOLDER}"), regex(r"\S*[ \t]+[\w./~$*\"'-]")),
 )
 """Around a program's name in code, where it may be a command."""
 _IN_SETTINGS: Final = (
     (
         regex(
             r"(?:(?:^|[\n\"'`>=:\[,({;&|!$])[ \t]*|(?:-|\b(?:sudo|exec|xargs|env|then|do|else|time))[ \t]+)"
-            rf"{_FOLDER}"
+            rf"{_BIN_FOLDER}"
         ),
         regex(""),
     ),
@@ -111,7 +111,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
     head: str
     """Common beginning of every matching command."""
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = PROCESS_FOLDER) -> bool | None:
         """Whether the arguments match: with `every` all their commands, else one; None when undecidable."""
         if every:
             return bool(covering((self,), arguments))
@@ -123,12 +123,12 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
     def _matches(self, arguments: CallArguments, cwd: Path) -> bool | None:
         """Whether a command, or a file that it runs from `cwd`, matches; without a folder no files are read."""
         scripts = scripts_of(arguments)
-        answers = [self.means(script) for script in scripts]
+        answers = [self.match_script(script) for script in scripts]
         if True in answers:
             return True
         if None in answers or not answers:
             return None
-        if cwd == HERE:
+        if cwd == PROCESS_FOLDER:
             return False
         return None if self._is_run_by(arguments.started_in(cwd)) else False
 
@@ -144,8 +144,8 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
                 return True
             if found.script is not None and self._is_named(found.script, is_short=found.is_short):
                 return True
-            begins = _STARTS if found.script is not None else _IN_SETTINGS if found.is_settings else _IN_QUOTES
-            if found.text and self._has_words(found.text, begins, _NEAR):
+            begins = _COMMAND_START if found.script is not None else _IN_SETTINGS if found.is_settings else _IN_QUOTES
+            if found.text and self._has_words(found.text, begins, _MAX_WORD_DISTANCE):
                 return True
         return False
 
@@ -155,19 +155,25 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             return True
         if self.head == "rm" and any(map(deletes, commands)):
             return True
-        if any(self._meets(command) for command in commands) or self._may_be_set(script) or self._may_be_fed(script):
+        if (
+            any(self._match_command(command) for command in commands)
+            or self._may_be_set(script)
+            or self._may_be_fed(script)
+        ):
             return True
         if self._may_be_copied(script):
             return True
         doubted = any(script.every_doubt()) or any(_INTERPRETERS.fullmatch(command.name) for command in commands)
         texts = (" ".join((*(word.text for word in one.words[1:]), one.stdin)) for one in commands)
-        return doubted and any(self._has_words(_ESCAPE.sub(" ", f" {text}"), _WHOLE_WORD, _NEAR) for text in texts)
+        return doubted and any(
+            self._has_words(_ESCAPE.sub(" ", f" {text}"), _WHOLE_WORD, _MAX_WORD_DISTANCE) for text in texts
+        )
 
-    def means(self, script: Script) -> bool | None:
+    def match_script(self, script: Script) -> bool | None:
         """Whether one of the commands of `script` matches; None when undecidable."""
         unclear = False
         for command in script.every():
-            answer = self._meets(command)
+            answer = self._match_command(command)
             if answer:
                 return True
             unclear = unclear or answer is None
@@ -182,16 +188,16 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         """
         if not command.words or not command.words[0].known:
             return False
-        text = " ".join(_quoted(word.text) for word in command.words)
+        text = " ".join(_quote_word(word.text) for word in command.words)
         return self.regex.fullmatch(text) is not None or (
             bool(command.source) and self.regex.fullmatch(command.source) is not None
         )
 
-    def says(self, text: str) -> bool:
+    def is_literally(self, text: str) -> bool:
         """Whether the pattern is this text, character by character."""
         return "*" not in self.body and self.body == text
 
-    def _meets(self, command: ShellCommand) -> bool | None:
+    def _match_command(self, command: ShellCommand) -> bool | None:
         if command.source and self.regex.fullmatch(command.source):
             return True
         answer: bool | None = False
@@ -204,7 +210,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         if answer is False and self.head == "rm" and deletes(command):
             answer = None
         if answer is False and (
-            (_INTERPRETERS.fullmatch(command.name) and self._stands_in(command)) or self._may_be_started_by(command)
+            (_INTERPRETERS.fullmatch(command.name) and self._is_surrounded(command)) or self._may_be_started_by(command)
         ):
             answer = None
         return answer
@@ -216,22 +222,22 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         name = command.name
         if not self._first or not name or name in HARMLESS or name in _COPIERS or is_known(name) or describes(name):
             return False
-        return self._has_words(" ".join(word.text for word in command.words[1:]), _STARTS)
+        return self._has_words(" ".join(word.text for word in command.words[1:]), _COMMAND_START)
 
-    def _has_words(self, text: str, around: _Around, within: int | None = None) -> bool:
+    def _has_words(self, text: str, around: _Surroundings, within: int | None = None) -> bool:
         """Whether a text has the words of the matched command: the first one with `around` it, the others near it."""
         if not self._first or self._name not in text:
             return False
-        places = re.compile(f"{self._first}{_ENDS}").finditer(text)
+        places = re.compile(f"{self._first}{_WORD_END}").finditer(text)
         for number, found in enumerate(places):
             if number >= _MAX_PLACES:
                 return True
-            if not _stands_in(text, found, around):
+            if not _is_surrounded(text, found, around):
                 continue
             place = found.end()
             end = len(text) if within is None else place + within
             for word in self.head.split()[1:]:  # anywhere behind it: options may stand between
-                behind = re.compile(rf"[\s\"'`=]{re.escape(word)}{_ENDS}").search(text, place, end)
+                behind = re.compile(rf"[\s\"'`=]{re.escape(word)}{_WORD_END}").search(text, place, end)
                 if behind is None:
                     break
                 place = behind.end()
@@ -243,7 +249,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
 
     def _may_be_set(self, script: Script) -> bool:
         """Whether a variable gets the matched program as its value: `CC='rm -f x' make`, `GOFLAGS=-toolexec=rm`."""
-        begins = re.compile(rf"(?:^|[=,])\s*(?:\S*/)?{self._first}{_ENDS}")
+        begins = re.compile(rf"(?:^|[=,])\s*(?:\S*/)?{self._first}{_WORD_END}")
         named = (word.text.partition("=") for command in script.every() for word in command.words[1:])
         values = (*script.values, *(value for name, _, value in named if name.isidentifier()))
         return bool(self._first) and any(begins.search(value) for value in values)
@@ -253,7 +259,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         commands = tuple(script.every())
         written = [word for one in commands if one.name in _WRITERS for word in (*one.words[1:], *one.files)]
         names = {word.loose.rpartition("/")[2] for word in (*script.files, *written)} - {"", "null"}
-        if not names or not any(self._stands_in(one) or self._is_named_in(one) for one in commands):
+        if not names or not any(self._is_surrounded(one) or self._is_named_in(one) for one in commands):
             return False
         is_git = any("/hooks/" in word.text or ".git/" in word.text for word in (*script.files, *written))
         return any(
@@ -287,7 +293,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
     def _may_be_fed(self, script: Script) -> bool:
         """Whether the text contains both a program that runs its input and the name of a matched command."""
         commands = script.commands
-        return any(_READERS.fullmatch(one.name) for one in commands) and any(map(self._stands_in, commands))
+        return any(_READERS.fullmatch(one.name) for one in commands) and any(map(self._is_surrounded, commands))
 
     def _may_be_copied(self, script: Script) -> bool:
         """Whether the text may give the matched program another name, by which it may be called afterwards."""
@@ -306,7 +312,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         first = self.head.partition(" ")[0]
         return folder.endswith("bin") and re.fullmatch(".*".join(map(re.escape, name.split(HOLE))), first) is not None
 
-    def _stands_in(self, command: ShellCommand) -> bool:
+    def _is_surrounded(self, command: ShellCommand) -> bool:
         """Whether the arguments of a command, or its input, contain the name of a matched command."""
         first = self.head.partition(" ")[0]
         whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
@@ -319,17 +325,17 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         return self.head.startswith(known) or known.startswith(self.head)
 
 
-def _stands_in(text: str, name: re.Match[str], around: _Around) -> bool:
+def _is_surrounded(text: str, name: re.Match[str], around: _Surroundings) -> bool:
     """Whether what one pair of `around` describes stands before and behind a name.
 
     Each is held against the surroundings alone: over a whole text of a megabyte, one search would stop every thread.
     """
     place = name.start()
-    near = text[max(0, place - _LONGEST_PATH) : place]
-    rest = near.rstrip(_OF_PATHS if near.endswith("/") else "").rstrip()
-    if not rest and len(near) == _LONGEST_PATH:
+    near = text[max(0, place - _MAX_PATH_LENGTH) : place]
+    rest = near.rstrip(_PATH_CHARACTERS if near.endswith("/") else "").rstrip()
+    if not rest and len(near) == _MAX_PATH_LENGTH:
         return True
-    start = max(0, place - len(near) + len(rest) - _BEFORE)
+    start = max(0, place - len(near) + len(rest) - _MAX_PREFIX_LENGTH)
     return any(before.search(text, start, place) and behind.match(text, name.end()) for before, behind in around)
 
 
@@ -354,7 +360,7 @@ def covering(patterns: Sequence[ShellPattern], arguments: Mapping[str, Any]) -> 
     """
     texts = texts_of(arguments)
     for pattern in patterns:
-        if len(texts) == 1 and pattern.says(texts[0]) and len(scripts_of(arguments)) == 1:
+        if len(texts) == 1 and pattern.is_literally(texts[0]) and len(scripts_of(arguments)) == 1:
             return (pattern,)
     scripts = scripts_of(arguments)
     commands = [command for script in scripts for command in script.commands]
@@ -397,5 +403,5 @@ def _forms(words: Sequence[Word], *, several: bool) -> Iterator[Sequence[Word]]:
         yield (first, *rest[place:])
 
 
-def _quoted(text: str) -> str:
+def _quote_word(text: str) -> str:
     return shlex.quote(text) if not text or _NEEDS_QUOTES.search(text) else text

@@ -3,8 +3,8 @@
 The list is Claude Code's idea with our exclusions: no option that writes, runs or connects, in any spelling that GNU
 accepts, and no unresolved part in which an option could hide.
 
-A command that only reads is a read to the mode (`decision._by_mode`), asks nothing in a tainted session (`taint`), and
-needs no rule beside others that are allowed (`pattern.covering`).
+A command that only reads is a read to the mode (`decision._decide_by_mode`), asks nothing in a tainted session
+(`taint`), and needs no rule beside others that are allowed (`pattern.covering`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .command_tools import is_handle, scripts_of
 from .harmless_programs import READERS
 from .script import HOLE, ShellCommand, Word
 
-_GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
+_WRITING_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": ("--to-file", "--from-file"),
     "file": ("-C", "--compile", "-m", "--magic-file", "-z", "--uncompress", "-Z", "--uncompress-noreport"),
     "find": (
@@ -39,7 +39,7 @@ _GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Name → options that write, run, or read other files."""
 
-_GIT: Final[Mapping[str, tuple[str, ...]]] = {
+_GIT_WRITING_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "blame": (),
     "cat-file": ("--textconv", "--filters"),
     "describe": (),
@@ -63,18 +63,20 @@ _GIT_EXACT: Final = frozenset(
         *("worktree list", "reflog", "version", "--version"),
     }
 )
-_FOLDERS: Final = frozenset({"cwd", "dir", "directory", "folder", "workdir", "working_dir", "working_directory"})
+_FOLDER_ARGUMENTS: Final = frozenset(
+    {"cwd", "dir", "directory", "folder", "workdir", "working_dir", "working_directory"}
+)
 """Arguments that name the working directory of a command."""
-_GIT_FIRST: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
+_GIT_LEADING_OPTIONS: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
 _SED_PRINTS: Final = regex(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 
 
 def is_known(name: str) -> bool:
     """Whether the options of this program are known here."""
-    return name in READERS or name in _GUARDED or name in _CHECKED
+    return name in READERS or name in _WRITING_OPTIONS or name in _CHECKS
 
 
-def looks_only(arguments: Mapping[str, Any]) -> bool:
+def is_read_only_call(arguments: Mapping[str, Any]) -> bool:
     """Whether everything that these arguments of a shell tool run is known, and only reads.
 
     Any doubt and any effect of the text (it writes a file, sets a variable, defines a function) makes it False.
@@ -86,7 +88,9 @@ def looks_only(arguments: Mapping[str, Any]) -> bool:
     scripts = scripts_of(arguments)
     if not scripts or any(script.doubts or script.effects for script in scripts):
         return False
-    elsewhere = any(name.lower() in _FOLDERS and value not in (None, "", ".") for name, value in arguments.items())
+    elsewhere = any(
+        name.lower() in _FOLDER_ARGUMENTS and value not in (None, "", ".") for name, value in arguments.items()
+    )
     return all(script.commands and only_reads(script.commands, elsewhere=elsewhere) for script in scripts)
 
 
@@ -99,10 +103,10 @@ def only_reads(
     then does not count.
     """
     moved = elsewhere or any(command.name in ("cd", "pushd") for command in (*commands, *among))
-    return all(_reads(command, moved=moved) for command in commands)
+    return all(_only_reads(command, moved=moved) for command in commands)
 
 
-def _reads(command: ShellCommand, *, moved: bool) -> bool:
+def _only_reads(command: ShellCommand, *, moved: bool) -> bool:
     while command.same_as is not None:
         command = command.same_as
     if not command.words or not command.words[0].known:
@@ -110,24 +114,26 @@ def _reads(command: ShellCommand, *, moved: bool) -> bool:
     name, rest = command.words[0].text, command.words[1:]
     if name in READERS:
         return not command.doubts and not (name == "printf" and _has_option(rest, ("-v",)))
-    if name in _GUARDED:
-        return not any(_hides_an_option(word) for word in rest) and not _has_option(rest, _GUARDED[name])
-    check = _CHECKED.get(name)
+    if name in _WRITING_OPTIONS:
+        return not any(_hides_an_option(word) for word in rest) and not _has_option(rest, _WRITING_OPTIONS[name])
+    check = _CHECKS.get(name)
     return check is not None and not (moved and name == "git") and check(rest)
 
 
-def _git(rest: Sequence[Word]) -> bool:
+def _git_only_reads(rest: Sequence[Word]) -> bool:
     words = [word.text for word in rest]
-    while words and words[0] in _GIT_FIRST:
+    while words and words[0] in _GIT_LEADING_OPTIONS:
         del words[0]
     if any(_hides_an_option(word) for word in rest) or not words:
         return False
     if " ".join(words) in _GIT_EXACT:
         return True
-    return words[0] in _GIT and not _has_option([word for word in rest if word.text != words[0]], _GIT[words[0]])
+    return words[0] in _GIT_WRITING_OPTIONS and not _has_option(
+        [word for word in rest if word.text != words[0]], _GIT_WRITING_OPTIONS[words[0]]
+    )
 
 
-def _sed(rest: Sequence[Word]) -> bool:
+def _sed_only_reads(rest: Sequence[Word]) -> bool:
     """`sed -n 1,20p file`: prints lines, nothing else."""
     words = [word.text for word in rest]
     return (
@@ -138,13 +144,13 @@ def _sed(rest: Sequence[Word]) -> bool:
     )
 
 
-def _uniq(rest: Sequence[Word]) -> bool:
+def _uniq_only_reads(rest: Sequence[Word]) -> bool:
     """A second file is the one that it writes; `-` is a file too, and behind `--` everything is."""
     operands = [word for word in rest if not word.text.startswith("-") or word.text in ("-", "--")]
     return all(word.known for word in rest) and len(operands) <= 1
 
 
-def _date(rest: Sequence[Word]) -> bool:
+def _date_only_reads(rest: Sequence[Word]) -> bool:
     """A word that is not an option, a value of one or a format is the time to set."""
     before = ["", *(word.text for word in rest)]
     is_set = any(
@@ -154,16 +160,16 @@ def _date(rest: Sequence[Word]) -> bool:
     return not is_set and all(word.known for word in rest) and not _has_option(rest, ("-s", "--set"))
 
 
-def _hostname(rest: Sequence[Word]) -> bool:
+def _hostname_only_reads(rest: Sequence[Word]) -> bool:
     return not rest
 
 
-_CHECKED: Final[Mapping[str, Callable[[Sequence[Word]], bool]]] = {
-    "date": _date,
-    "git": _git,
-    "hostname": _hostname,
-    "sed": _sed,
-    "uniq": _uniq,
+_CHECKS: Final[Mapping[str, Callable[[Sequence[Word]], bool]]] = {
+    "date": _date_only_reads,
+    "git": _git_only_reads,
+    "hostname": _hostname_only_reads,
+    "sed": _sed_only_reads,
+    "uniq": _uniq_only_reads,
 }
 
 

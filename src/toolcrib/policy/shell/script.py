@@ -25,9 +25,9 @@ from ...core.patterns import regex
 
 HOLE: Final = "\0"
 """Stands for a part that only the running shell knows."""
-_MAX_WORDS: Final = 256
+_MAX_BRACE_WORDS: Final = 256
 """Words that the braces of one word may become."""
-_MAX_BRACED: Final = 1_000
+_MAX_BRACED_LENGTH: Final = 1_000
 """Characters of a word with braces."""
 _GLOB: Final = regex(r"[*?\[]")
 _SEQUENCE: Final = regex(r"[^{},]+\.\.[^{},]+")
@@ -36,7 +36,7 @@ _ESCAPE: Final = regex(
     r"|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})|c(?P<control>.))",
     re.DOTALL,
 )
-_PLAIN: Final = {
+_ANSI_C_CHARACTERS: Final = {
     "a": "\a",
     "b": "\b",
     "e": "\x1b",
@@ -99,10 +99,10 @@ def expand(pieces: Sequence[Piece]) -> Iterator[Word]:
         yield _word(pieces)
         return
     marked = [(character, quoted) for text, quoted in pieces for character in text]
-    if len(marked) > _MAX_BRACED:
+    if len(marked) > _MAX_BRACED_LENGTH:
         raise TooManyWords
-    for count, found in enumerate(_braces(marked), start=1):
-        if count > _MAX_WORDS:
+    for count, found in enumerate(_expand_braces(marked), start=1):
+        if count > _MAX_BRACE_WORDS:
             raise TooManyWords
         if found:
             yield _word(found)
@@ -116,12 +116,12 @@ def _word(pieces: Iterable[Piece]) -> Word:
     return Word(text, loose if text not in ("[", "[[") else text)
 
 
-def _braces(marked: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+def _expand_braces(marked: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     """Yield the expansions of `a{b,c}d` as in bash, leftmost braces first; braces without a comma stay."""
     for start, piece in enumerate(marked):
         if piece != ("{", False):
             continue
-        closed = _closing(marked, start)
+        closed = _closing_brace(marked, start)
         if closed is None:
             continue
         end, commas = closed
@@ -130,15 +130,15 @@ def _braces(marked: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
         if commas:
             edges = [start, *commas, end]
             for left, right in pairwise(edges):
-                yield from _braces([*before, *marked[left + 1 : right], *after])
+                yield from _expand_braces([*before, *marked[left + 1 : right], *after])
             return
         if _SEQUENCE.fullmatch(inside):
-            yield from _braces([*before, (HOLE, True), *after])
+            yield from _expand_braces([*before, (HOLE, True), *after])
             return
     yield marked
 
 
-def _closing(marked: Sequence[Piece], start: int) -> tuple[int, list[int]] | None:
+def _closing_brace(marked: Sequence[Piece], start: int) -> tuple[int, list[int]] | None:
     """Return the position of the closing brace, and those of the commas between."""
     depth, commas = 0, list[int]()
     for place in range(start, len(marked)):
@@ -183,7 +183,7 @@ def ansi_c(text: str) -> str:
         kind = found.lastgroup or ""
         value = found[kind]
         if kind == "plain":
-            return _PLAIN[value]
+            return _ANSI_C_CHARACTERS[value]
         if kind == "control":
             return chr(ord(value.upper()) & 0x1F)
         code = int(value, 8 if kind == "octal" else 16)

@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from ...core.json import as_mapping, read_json
 from ...core.patterns import regex
-from .configuration_files import TICK, part_of
+from .configuration_files import FILE_TIME_GRANULARITY_NS, part_of
 from .container_files import container_commands, is_container_file
 from .grammar import read_script
 from .makefile_recipes import TooLarge, included_by, recipes
@@ -40,34 +40,36 @@ from .ninja_commands import included_by_ninja, ninja_commands
 from .script import Script
 from .task_runners import tasks_in
 
-_MOST: Final = 32
+_MAX_FILES: Final = 32
 """Files that one includes, or that a pattern means."""
-_MOST_PLACES: Final = 1_000
+_MAX_PATTERN_FOLDERS: Final = 1_000
 """Folders of one level in which a pattern is looked for."""
-_DEEPEST: Final = 32
+_MAX_DEPTH: Final = 32
 _WILDCARD: Final = regex(r"[*?\[]")
-_FOLDERS: Final = 8
+_MAX_GIT_INCLUDES: Final = 8
 """Files that a configuration of git includes."""
-_MAX_CODE: Final = 1024 * 1024
+_MAX_FILE_BYTES: Final = 1024 * 1024
 """Bytes of a file that are read."""
-_CODE: Final = frozenset({".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".ts"})
+_CODE_SUFFIXES: Final = frozenset({".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".ts"})
 _SHEBANG: Final = regex(rb"#![ \t]*([^\n]{0,200})")
 SHELLS: Final = regex(r"(?:ba|da|a|z|k|mk|rba|fi)?sh")
 _GENERATED: Final = regex(r"^//go:generate[ \t]+(.*)", re.MULTILINE)
 MAKES: Final = regex(r"(?:[gbnp]|re)?make|just")
-_INSTALLED: Final = tuple("preinstall install postinstall prepublish preprepare prepare postprepare".split())
+_INSTALL_SCRIPTS: Final = tuple("preinstall install postinstall prepublish preprepare prepare postprepare".split())
 _LIFECYCLE: Final = {
-    **dict.fromkeys(("add", "ci", "i", "install", "rebuild", "link"), _INSTALLED),
-    **dict.fromkeys(("it", "install-test"), (*_INSTALLED, "pretest", "test", "posttest")),
+    **dict.fromkeys(("add", "ci", "i", "install", "rebuild", "link"), _INSTALL_SCRIPTS),
+    **dict.fromkeys(("it", "install-test"), (*_INSTALL_SCRIPTS, "pretest", "test", "posttest")),
     **dict.fromkeys(
         ("publish", "pack"), tuple("prepublishOnly prepublish prepack prepare postpack publish postpublish".split())
     ),
     "restart": "prestop stop poststop prestart start poststart".split(),
 }
 """Scripts that a sub-command of a package manager runs beside those of its own name."""
-_SHORT: Final = {"t": "test", "tst": "test"}
-_SETTING: Final = regex(r"^[ \t]*(?:commands?(?:_pre|_post)?|entry)[ \t]*[=:][ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
-_ARCHIVE: Final = regex(r"\S{0,200}cmake -E rm -f \$TARGET_FILE && ")
+_NPM_ABBREVIATIONS: Final = {"t": "test", "tst": "test"}
+_COMMAND_SETTING: Final = regex(
+    r"^[ \t]*(?:commands?(?:_pre|_post)?|entry)[ \t]*[=:][ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE
+)
+_ARCHIVE_REMOVAL: Final = regex(r"\S{0,200}cmake -E rm -f \$TARGET_FILE && ")
 """The first step of a static library in what cmake writes for ninja: it takes away the old archive."""
 _COMMENTS: Final = ("#", "//", ";", "<!--")
 _SECTION: Final = regex(r"^[ \t]*\[[ \t]*([\w.-]++)(?:[ \t]+\"([^\"]*+)\")?[^\]]*+\]")
@@ -137,95 +139,95 @@ def read_started(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[Star
         yield StartedFile(file=name, unread=True)
         return
     if kind in ("program", "code", "imported", "shell"):
-        yield from _program(name, content, is_code=kind in ("code", "imported"))
+        yield from _read_program(name, content, is_code=kind in ("code", "imported"))
         return
     text = content.decode("utf-8", "replace")
     if readers := _READERS.get(kind):
         yield from readers(file, text, names)
     elif commands := _BUILDERS.get(kind):
-        yield from _made(name, lambda: commands(text, file.parent, names))
+        yield from _read_built(name, lambda: commands(text, file.parent, names))
     elif kind in ("main", "bin"):
-        yield from _main(file, content, kind)
+        yield from _files_of_package(file, content, kind)
     elif kind == "package":
-        yield from _shell(name, "\n".join(_scripts_of_package(content, names)), is_short=True)
+        yield from _read_shell(name, "\n".join(_scripts_of_package(content, names)), is_short=True)
     elif kind == "git":
         hooks = re.search(r"(?im)^[ \t]*hookspath[ \t]*=[ \t]*\"?([^\"\n]+)", text)
         for hook in executables_in(file.parent.parent / hooks[1].strip()) if hooks else ():
             yield from read_started(hook, "program", ())
-        paths = re.findall(r"(?im)^[ \t]*path[ \t]*=[ \t]*\"?([^\"\n]+)", text)[:_FOLDERS]
+        paths = re.findall(r"(?im)^[ \t]*path[ \t]*=[ \t]*\"?([^\"\n]+)", text)[:_MAX_GIT_INCLUDES]
         included = [content_of(one) for part in paths for one in existing(part.strip(), [file.parent])]
         text = "\n".join([text, *(one.decode("utf-8", "replace") for one in included if one)])
-        yield from _shell(name, "\n".join(_git_programs(text, names)))
+        yield from _read_shell(name, "\n".join(_git_programs(text, names)))
     else:
-        lines = [line.strip() for found in _SETTING.findall(text) for line in found.splitlines()]
-        yield from _shell(name, "\n".join(lines), is_short=True)
+        lines = [line.strip() for found in _COMMAND_SETTING.findall(text) for line in found.splitlines()]
+        yield from _read_shell(name, "\n".join(lines), is_short=True)
 
 
-def _uncommented(text: str) -> str:
+def _without_comments(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
-def _plain(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+def _read_text(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
     yield StartedFile(file=str(file), script=Script(), text=text)
 
 
-def _lines(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
-    yield StartedFile(file=str(file), script=Script(), text=_uncommented(text))
+def _read_lines(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+    yield StartedFile(file=str(file), script=Script(), text=_without_comments(text))
 
 
-def _containers(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+def _read_container_file(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
     for command in container_commands(text):
-        yield from _shell(str(file), command, is_short=True)
+        yield from _read_shell(str(file), command, is_short=True)
 
 
-def _settings(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+def _read_settings(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
     if is_container_file(text):
-        yield from _containers(file, text, names)
+        yield from _read_container_file(file, text, names)
         return
     lines = part_of(text, file.name, names[0]).splitlines()
     kept = "\n".join(line for line in lines if not line.lstrip().startswith(_COMMENTS))
-    yield StartedFile(file=str(file), text=kept, is_settings=True, unread=len(text) >= _MAX_CODE)
+    yield StartedFile(file=str(file), text=kept, is_settings=True, unread=len(text) >= _MAX_FILE_BYTES)
 
 
-def _none(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+def _read_nothing(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
     yield from ()
 
 
-def _generate(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
-    yield from _shell(str(file), "\n".join(_GENERATED.findall(text)), is_short=True)
+def _read_go_generate(file: Path, text: str, _: Sequence[str]) -> Iterator[StartedFile]:
+    yield from _read_shell(str(file), "\n".join(_GENERATED.findall(text)), is_short=True)
 
 
-def _tasks(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
+def _read_tasks(file: Path, text: str, names: Sequence[str]) -> Iterator[StartedFile]:
     """Yield what a run of tasks consists of; the whole document where it cannot be read."""
     program, *tasks = names
     texts = tasks_in(text, file.name, program, tasks)
     if texts is None:
-        yield from _lines(file, text, ())
+        yield from _read_lines(file, text, ())
     else:
-        yield from _shell(str(file), "\n".join(texts), is_short=True)
+        yield from _read_shell(str(file), "\n".join(texts), is_short=True)
 
 
 _READERS: Final[Mapping[str, Callable[[Path, str, Sequence[str]], Iterator[StartedFile]]]] = {
-    "containers": _containers,
-    "generate": _generate,
-    "includes": _none,
-    "lines": _lines,
-    "plain": _plain,
-    "settings": _settings,
-    "tasks": _tasks,
-    "words": _lines,
+    "containers": _read_container_file,
+    "generate": _read_go_generate,
+    "includes": _read_nothing,
+    "lines": _read_lines,
+    "plain": _read_text,
+    "settings": _read_settings,
+    "tasks": _read_tasks,
+    "words": _read_lines,
 }
 
 
-def _of_make(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
+def _make_commands(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
     return recipes(_with_included(text, folder, included_by), goals)
 
 
-def _of_ninja(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
-    return ninja_commands(_ARCHIVE.sub("", _with_included(text, folder, included_by_ninja)))
+def _ninja_commands(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
+    return ninja_commands(_ARCHIVE_REMOVAL.sub("", _with_included(text, folder, included_by_ninja)))
 
 
-_BUILDERS: Final = {"make": _of_make, "ninja": _of_ninja}
+_BUILDERS: Final = {"make": _make_commands, "ninja": _ninja_commands}
 
 
 def _with_included(text: str, folder: Path, included: Callable[[str], Iterable[str]]) -> str:
@@ -233,7 +235,7 @@ def _with_included(text: str, folder: Path, included: Callable[[str], Iterable[s
     texts, seen = [text], set[Path]()
     for one in texts:
         for part in included(one):
-            if len(texts) > _MOST:
+            if len(texts) > _MAX_FILES:
                 break
             for file in globbed(folder, part.removeprefix("./")):
                 if file not in seen and (content := content_of(file)):
@@ -250,14 +252,14 @@ def globbed(folder: Path, pattern: str) -> list[Path]:
     if Path(pattern).is_absolute():
         return [file] if (file := Path(pattern)).is_file() else []
     found = [folder]
-    for part in Path(pattern).parts[:_DEEPEST]:
+    for part in Path(pattern).parts[:_MAX_DEPTH]:
         if not _WILDCARD.search(part):
             found = [place / part for place in found]
             continue
         named = re.compile(fnmatch.translate(part))
         found = [place / name for place in found for name in sorted(_names_in(place)) if named.match(name)]
-        del found[_MOST_PLACES:]
-    return [one for one in found if os.path.lexists(one)][:_MOST]
+        del found[_MAX_PATTERN_FOLDERS:]
+    return [one for one in found if os.path.lexists(one)][:_MAX_FILES]
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -267,19 +269,19 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _main(manifest: Path, content: bytes, key: str) -> Iterator[StartedFile]:
+def _files_of_package(manifest: Path, content: bytes, key: str) -> Iterator[StartedFile]:
     """Yield the files that a folder starts by its `package.json`: `main`, or those of `bin`."""
     try:
         found: Any = read_json(content)
     except ValueError:
         return
     value: Any = as_mapping(found).get(key)
-    values = list(cast("dict[str, Any]", value).values())[:_FOLDERS] if isinstance(value, dict) else [value]
+    values = list(cast("dict[str, Any]", value).values())[:_MAX_GIT_INCLUDES] if isinstance(value, dict) else [value]
     for file in (file for one in values if isinstance(one, str) for file in existing(one, [manifest.parent])):
         yield from read_started(file, "code", ())
 
 
-def _program(name: str, content: bytes, *, is_code: bool) -> Iterator[StartedFile]:
+def _read_program(name: str, content: bytes, *, is_code: bool) -> Iterator[StartedFile]:
     shebang = _SHEBANG.match(content)
     if b"\0" in content[:1024]:
         yield StartedFile(file=name, is_program=True)
@@ -288,23 +290,23 @@ def _program(name: str, content: bytes, *, is_code: bool) -> Iterator[StartedFil
     words = shebang[1].decode("utf-8", "replace").split() if shebang else []
     runs = [Path(word).name for word in words if not word.startswith("-")]
     if any(MAKES.fullmatch(word) for word in runs):
-        yield from _made(name, lambda: recipes(text, ()), is_short=False)
+        yield from _read_built(name, lambda: recipes(text, ()), is_short=False)
     elif any(word in ("sed", "ed", "m4", "dc") for word in runs):
         yield StartedFile(file=name, script=Script(), text=text)
-    elif is_code or (not any(map(SHELLS.fullmatch, runs)) if runs else Path(name).suffix in _CODE):
-        yield StartedFile(file=name, text=text, unread=len(content) >= _MAX_CODE)
+    elif is_code or (not any(map(SHELLS.fullmatch, runs)) if runs else Path(name).suffix in _CODE_SUFFIXES):
+        yield StartedFile(file=name, text=text, unread=len(content) >= _MAX_FILE_BYTES)
     else:
-        yield from _shell(name, text, unread=len(content) >= _MAX_CODE)
+        yield from _read_shell(name, text, unread=len(content) >= _MAX_FILE_BYTES)
 
 
-def _made(name: str, commands: Callable[[], Sequence[str]], *, is_short: bool = True) -> Iterator[StartedFile]:
+def _read_built(name: str, commands: Callable[[], Sequence[str]], *, is_short: bool = True) -> Iterator[StartedFile]:
     try:
-        yield from _shell(name, "\n".join(commands()), is_short=is_short)
+        yield from _read_shell(name, "\n".join(commands()), is_short=is_short)
     except TooLarge:
         yield StartedFile(file=name, unread=True)
 
 
-def _shell(name: str, text: str, *, unread: bool = False, is_short: bool = False) -> Iterator[StartedFile]:
+def _read_shell(name: str, text: str, *, unread: bool = False, is_short: bool = False) -> Iterator[StartedFile]:
     """Yield a shell text, and its lines for a search where it cannot be parsed as a whole."""
     if not text.strip() and not unread:
         return
@@ -323,7 +325,7 @@ def _scripts_of_package(content: bytes, names: Sequence[str]) -> list[str]:
     except ValueError:
         return []
     scripts = as_mapping(as_mapping(found).get("scripts"))
-    wanted = [_SHORT.get(name, name) for name in names]
+    wanted = [_NPM_ABBREVIATIONS.get(name, name) for name in names]
     run = [one for name in wanted for one in (f"pre{name}", name, f"post{name}")]
     run += [one for name in wanted or ["install"] for one in _LIFECYCLE.get(name, ())]
     return [script for name in dict.fromkeys(run) if isinstance(script := scripts.get(name), str)]
@@ -351,15 +353,15 @@ def _git_programs(text: str, words: Sequence[str]) -> Iterator[str]:
 def content_of(file: Path) -> bytes | None:
     """Return the beginning of a regular file; None when it cannot be read.
 
-    At most `_MAX_CODE` bytes. Kept as long as inode, change time and size are the same, unless the file was changed in
-    the last `TICK`: a second change could have the same time.
+    At most `_MAX_FILE_BYTES` bytes. Kept as long as inode, change time and size are the same, unless the file was
+    changed in the last `FILE_TIME_GRANULARITY_NS`: a second change could have the same time.
     """
     try:
         known = file.stat()
         if not stat.S_ISREG(known.st_mode):
             return None
-        is_settled = time.time_ns() - known.st_ctime_ns > TICK
-        return (_cached if is_settled else _cached.__wrapped__)(
+        is_settled = time.time_ns() - known.st_ctime_ns > FILE_TIME_GRANULARITY_NS
+        return (_read_cached if is_settled else _read_cached.__wrapped__)(
             str(file), known.st_ino, known.st_ctime_ns, known.st_size
         )
     except OSError:
@@ -367,8 +369,8 @@ def content_of(file: Path) -> bytes | None:
 
 
 @lru_cache(maxsize=16)
-def _cached(file: str, inode: int, changed: int, size: int) -> bytes:
+def _read_cached(file: str, inode: int, changed: int, size: int) -> bytes:
     """Read a file once for all rules; the other arguments differ when the file has changed."""
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as stream:
-        return stream.read(_MAX_CODE)
+        return stream.read(_MAX_FILE_BYTES)

@@ -34,7 +34,7 @@ def _documents(names: str, *tables: str) -> tuple[TaskFile, ...]:
 
 
 _PROJECT: Final = "pyproject.toml"
-_FILES: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
+_FILES_BY_PROGRAM: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
     ("task go-task", _documents("Taskfile.yml Taskfile.yaml taskfile.yml taskfile.yaml", "tasks")),
     ("mise", _documents("mise.toml .mise.toml", "tasks")),
     ("poe", (*_documents(_PROJECT, "tool.poe.tasks"), *_documents("poe_tasks.toml", "tasks", "tool.poe.tasks"))),
@@ -68,19 +68,21 @@ _FILES: Final[Sequence[tuple[str, tuple[TaskFile, ...]]]] = (
     ("cdk", _documents("cdk.json", "")),
 )
 """Programs, and the files that they take."""
-_OF_EVENTS: Final = regex(r"(?:pre|post)-[\w-]+-cmd|pre-autoload-dump|post-autoload-dump")
+_COMPOSER_EVENT: Final = regex(r"(?:pre|post)-[\w-]+-cmd|pre-autoload-dump|post-autoload-dump")
 """Scripts of `composer.json` that its own commands run."""
-_WHOLE: Final = frozenset({"cdk", "dvc", "goreleaser", "netlify", "process-compose", "vercel", "wrangler"})
+_PROGRAMS_WITHOUT_TASKS: Final = frozenset(
+    {"cdk", "dvc", "goreleaser", "netlify", "process-compose", "vercel", "wrangler"}
+)
 """Programs whose names are not those of tasks."""
 _WORD: Final = regex(r"[\w:.-]+")
-_MOST: Final = 500
+_MAX_TEXTS: Final = 500
 """Texts of one run."""
 
 
 @lru_cache(maxsize=256)
 def task_files(program: str) -> tuple[TaskFile, ...]:
     """Return the files that a program takes without a name."""
-    return tuple(one for programs, files in _FILES if program in programs.split() for one in files)
+    return tuple(one for programs, files in _FILES_BY_PROGRAM if program in programs.split() for one in files)
 
 
 def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[str] | None:
@@ -91,19 +93,19 @@ def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[s
     A task reaches every other one whose name stands in its texts, as words.
     """
     try:
-        found: Any = _parsed(text, file)
+        found: Any = _parse_file(text, file)
     except (ConfigError, ValueError):
         return None
     tasks: dict[str, Any] = {}
     for keys in (keys for one in task_files(program) if one.name == file for keys in one.tables):
-        for table in _at(found, keys):
+        for table in _tables_at(found, keys):
             tasks |= table
     wanted = [name for one in names for name in (one, one.rpartition(":")[2]) if name in tasks]
-    if program in _WHOLE or not names:
+    if program in _PROGRAMS_WITHOUT_TASKS or not names:
         wanted = ["default"] if "default" in tasks else list(tasks)
-    wanted += filter(_OF_EVENTS.fullmatch, tasks)
+    wanted += filter(_COMPOSER_EVENT.fullmatch, tasks)
     texts, seen, waiting = list[str](), set(wanted), deque(wanted)
-    while waiting and len(texts) < _MOST:
+    while waiting and len(texts) < _MAX_TEXTS:
         name = waiting.popleft()
         own = [one for key in (f"pre_{name}", name, f"post_{name}") for one in _texts(tasks.get(key))]
         texts += own
@@ -114,7 +116,7 @@ def tasks_in(text: str, file: str, program: str, names: Sequence[str]) -> list[s
     return texts
 
 
-def _parsed(text: str, name: str) -> Any:
+def _parse_file(text: str, name: str) -> Any:
     if name.endswith((".yml", ".yaml")):
         return parse_yaml(text).plain()
     if name.endswith((".json", ".jsonc")):
@@ -122,7 +124,7 @@ def _parsed(text: str, name: str) -> Any:
     return read_toml(text)
 
 
-def _at(found: Any, keys: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+def _tables_at(found: Any, keys: Sequence[str]) -> Iterable[Mapping[str, Any]]:
     """Yield the tables at these keys."""
     if not isinstance(found, dict):
         return
@@ -132,7 +134,7 @@ def _at(found: Any, keys: Sequence[str]) -> Iterable[Mapping[str, Any]]:
         return
     inner = table.values() if keys[0] == "*" else (table.get(keys[0]),)
     for one in inner:
-        yield from _at(one, keys[1:])
+        yield from _tables_at(one, keys[1:])
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -28,10 +28,10 @@ from ...core.sandbox import guides_programs
 from .launchers import is_launcher, started_by
 from .script import HOLE, Word
 
-_MAX_RESTS: Final = 24
+_MAX_TAILS: Final = 24
 """Rests of the words of one command that are looked at."""
 
-_LOOSE: Final = frozenset(
+_ANY_WORD_RUNNERS: Final = frozenset(
     "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
     " dpkg-architecture entr eatmydata faketime fd ld.so logsave prove ssh-agent uclampset"
     " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl"
@@ -49,29 +49,29 @@ _FOREIGN_SHELLS: Final = frozenset("csh elvish fish nu pwsh rc sash scsh tcsh xo
 _SHELLS: Final = _FOREIGN_SHELLS | frozenset(
     "ash bash bosh dash hush ksh lksh mksh oksh osh pdksh posh rbash rksh sh yash ysh".split()
 )
-_EDITION: Final = regex(r"(?:-static|[-.\d]+)$")
+_SHELL_NAME_SUFFIX: Final = regex(r"(?:-static|[-.\d]+)$")
 """End of a shell's name: `bash-static`, `ksh93`."""
 _STARTERS: Final[Mapping[str, int]] = {
     **dict.fromkeys("capsh fakechroot fakeroot firejail i386 linux32 linux64 nsenter proot unshare".split(), 0),
     **dict.fromkeys("chroot gosu login newgrp runuser schroot script setarch sg su su-exec".split(), 1),
 }
 """Program → words behind which, without more, it starts a shell, which runs the program's input."""
-_AS_SHELL: Final = regex(r"-[a-zA-Z]*[is][a-zA-Z]*|--login|--shell")
+_SHELL_OPTION: Final = regex(r"-[a-zA-Z]*[is][a-zA-Z]*|--login|--shell")
 """Options of sudo and doas that start a shell where no command follows."""
-_OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
+_OPAQUE_BUILTINS: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
 """Shell words that run or rename commands outside the text."""
-_ARITHMETIC: Final = frozenset(
+_ARITHMETIC_BUILTINS: Final = frozenset(
     "declare export getopts let local printf read readonly test typeset unset wait [".split()
 )
 """Words of the shell that take names of variables, with an index that is run as arithmetic."""
-_NAMING: Final = frozenset(("-v", "-R"))
-_CALCULATED: Final = _NAMING | frozenset("-eq -ne -lt -le -gt -ge".split())
+_NAME_OPERATORS: Final = frozenset(("-v", "-R"))
+_ARITHMETIC_OPERATORS: Final = _NAME_OPERATORS | frozenset("-eq -ne -lt -le -gt -ge".split())
 """Operators with an operand that is run as arithmetic: in `[[`; in `[` and `test` those that take a name."""
-_TAKES: Final = regex(r"[-+][a-zA-Z]*[oO]|--?(?:rcfile|init-file)")
+_SHELL_OPTION_WITH_VALUE: Final = regex(r"[-+][a-zA-Z]*[oO]|--?(?:rcfile|init-file)")
 """Options of a shell with a value; what stands behind its first operand is for the script."""
-_LONG: Final = regex(r"-(?:norc|protected|rcfile|restricted)|--.*", re.DOTALL)
+_LONG_SHELL_OPTION: Final = regex(r"-(?:norc|protected|rcfile|restricted)|--.*", re.DOTALL)
 """Long options of a shell, which bash takes with one dash as well: no `-c` is in them."""
-_SPLITS: Final = regex(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
+_ENV_SPLIT_OPTION: Final = regex(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
 _GIT_PROGRAMS: Final = regex(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
     r"|core\.(?:fsmonitor|gitproxy|hookspath|attributesfile|worktree)|receive\.procreceiverefs|submodule\..*\.update"
@@ -84,7 +84,7 @@ _GIT_PROGRAMS: Final = regex(
 _CONFIG_OPTION: Final = regex(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
 
 
-class Carried(Struct, frozen=True, kw_only=True):
+class InnerCommands(Struct, frozen=True, kw_only=True):
     """Commands that one command runs in turn."""
 
     commands: tuple[tuple[Word, ...], ...] = ()
@@ -98,7 +98,7 @@ class Carried(Struct, frozen=True, kw_only=True):
 class _Wrapper(Struct, frozen=True):
     """Syntax of a wrapper command: its options, and its own words before the inner command.
 
-    A letter that is in neither list makes the command loose (`_behind_options` returns None).
+    A letter that is in neither list makes the command loose (`_command_index` returns None).
     """
 
     flags: str = ""
@@ -152,19 +152,28 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
 
 def describes(name: str) -> bool:
     """Whether it is known here what this program starts."""
-    groups = (_SHELLS, _STARTERS, _SPECIAL, _WRAPPERS, _TEMPLATES, _LOOSE, _OPAQUE, _ARITHMETIC)
+    groups = (
+        _SHELLS,
+        _STARTERS,
+        _SPECIAL_READERS,
+        _WRAPPERS,
+        _TEMPLATES,
+        _ANY_WORD_RUNNERS,
+        _OPAQUE_BUILTINS,
+        _ARITHMETIC_BUILTINS,
+    )
     return any(name in group for group in groups) or is_launcher(name)
 
 
-def carried_by(words: Sequence[Word], stdin: str) -> Carried:
+def inner_commands_of(words: Sequence[Word], stdin: str) -> InnerCommands:
     """Return the commands that these words run; `stdin` is their here-document.
 
     Words of a command whose own name only the shell knows carry nothing; that itself is a doubt.
     """
     if not words or not words[0].known:
-        return Carried()
+        return InnerCommands()
     name, rest = words[0].text.rpartition("/")[2], tuple(words[1:])
-    found, started = _carried(name, rest, stdin), started_by(name, rest, stdin)
+    found, started = _inner_commands(name, rest, stdin), started_by(name, rest, stdin)
     texts = dict.fromkeys((*found.texts, *filter(None, started.texts)))
     doubts = dict.fromkeys((*found.doubts, *started.doubts))
     operands = sum(not word.text.startswith("-") for word in rest)
@@ -173,65 +182,69 @@ def carried_by(words: Sequence[Word], stdin: str) -> Carried:
     return replace(found, texts=tuple(texts), doubts=tuple(doubts))
 
 
-def _carried(name: str, rest: tuple[Word, ...], stdin: str) -> Carried:
-    if (shell := _EDITION.sub("", name)) in _SHELLS:
+def _inner_commands(name: str, rest: tuple[Word, ...], stdin: str) -> InnerCommands:
+    if (shell := _SHELL_NAME_SUFFIX.sub("", name)) in _SHELLS:
         return _shell(shell, rest, stdin)
-    if name in _SPECIAL:
-        return _SPECIAL[name](rest)
+    if name in _SPECIAL_READERS:
+        return _SPECIAL_READERS[name](rest)
     if name in _WRAPPERS:
-        return _wrapped(name, rest)
+        return _read_wrapper(name, rest)
     if name in _TEMPLATES:
         return _template(name, rest)
-    if name in _LOOSE or name.startswith(("ld-linux", "qemu-")):
-        return _loose(rest)
-    if name in _OPAQUE:
-        return Carried(doubts=(f"{name}, which may run commands outside the text",))
-    if name in _ARITHMETIC and any("`" in word.text or "$(" in word.text for word in rest):
-        return Carried(doubts=(f"{name} with a command in a name",))
+    if name in _ANY_WORD_RUNNERS or name.startswith(("ld-linux", "qemu-")):
+        return _read_any_word(rest)
+    if name in _OPAQUE_BUILTINS:
+        return InnerCommands(doubts=(f"{name}, which may run commands outside the text",))
+    if name in _ARITHMETIC_BUILTINS and any("`" in word.text or "$(" in word.text for word in rest):
+        return InnerCommands(doubts=(f"{name} with a command in a name",))
     if name == "let":
-        return Carried(doubts=("arithmetic with variables",))
-    calculated = _NAMING if name in ("test", "[") else _CALCULATED if name == "[[" else ()
+        return InnerCommands(doubts=("arithmetic with variables",))
+    calculated = _NAME_OPERATORS if name in ("test", "[") else _ARITHMETIC_OPERATORS if name == "[[" else ()
     if any(word.text in calculated for word in rest):
-        return Carried(doubts=("arithmetic with variables",))
-    return Carried()
+        return InnerCommands(doubts=("arithmetic with variables",))
+    return InnerCommands()
 
 
-def _shell(name: str, rest: Sequence[Word], stdin: str) -> Carried:
+def _shell(name: str, rest: Sequence[Word], stdin: str) -> InnerCommands:
     operands = [word for word in rest if not word.text.startswith(("-", "+"))]
     pairs = zip(("", *(word.text for word in rest)), rest, strict=False)
-    script = (place for place, (before, word) in enumerate(pairs) if word in operands and not _TAKES.fullmatch(before))
+    script = (
+        place
+        for place, (before, word) in enumerate(pairs)
+        if word in operands and not _SHELL_OPTION_WITH_VALUE.fullmatch(before)
+    )
     options = [word for word in rest[: next(script, len(rest))] if word.text.startswith("-")]
     if any(not word.known for word in options):
-        return Carried(doubts=(f"{name} with options that only the shell will know",))
-    if any("c" in word.text and not _LONG.fullmatch(word.text) for word in options):
+        return InnerCommands(doubts=(f"{name} with options that only the shell will know",))
+    if any("c" in word.text and not _LONG_SHELL_OPTION.fullmatch(word.text) for word in options):
         doubts = () if all(word.known for word in operands) else (f"a text for {name} that only the shell will know",)
         if name in _FOREIGN_SHELLS:
             doubts = (*doubts, f"a text for {name}")
-        return Carried(texts=tuple(_filled(word) for word in operands), doubts=doubts)
+        return InnerCommands(texts=tuple(_as_shell_word(word) for word in operands), doubts=doubts)
     if rest and all(word.text in ("--version", "--help") for word in rest):
-        return Carried()
-    return Carried(texts=(stdin,) if stdin else (), doubts=(f"what {name} reads",))
+        return InnerCommands()
+    return InnerCommands(texts=(stdin,) if stdin else (), doubts=(f"what {name} reads",))
 
 
-def _eval(rest: Sequence[Word]) -> Carried:
+def _eval(rest: Sequence[Word]) -> InnerCommands:
     if rest and rest[0].text == "--":
         rest = rest[1:]
     doubts = () if all(word.known for word in rest) else ("a text for eval that only the shell will know",)
-    return Carried(texts=(" ".join(_filled(word) for word in rest),), doubts=doubts)
+    return InnerCommands(texts=(" ".join(_as_shell_word(word) for word in rest),), doubts=doubts)
 
 
-def _trap(rest: Sequence[Word]) -> Carried:
+def _trap(rest: Sequence[Word]) -> InnerCommands:
     texts = [word for word in rest if not word.text.startswith("-")][:1]
     doubts = () if all(word.known for word in texts) else ("a text for trap that only the shell will know",)
-    return Carried(texts=tuple(_filled(word) for word in texts), doubts=doubts)
+    return InnerCommands(texts=tuple(_as_shell_word(word) for word in texts), doubts=doubts)
 
 
-def _alias(rest: Sequence[Word]) -> Carried:
-    texts = tuple(_filled(word).partition("=")[2] for word in rest if "=" in word.text)
-    return Carried(texts=texts, doubts=("an alias",) if texts else ())
+def _alias(rest: Sequence[Word]) -> InnerCommands:
+    texts = tuple(_as_shell_word(word).partition("=")[2] for word in rest if "=" in word.text)
+    return InnerCommands(texts=texts, doubts=("an alias",) if texts else ())
 
 
-def _find(rest: Sequence[Word]) -> Carried:
+def _find(rest: Sequence[Word]) -> InnerCommands:
     starts = [place for place, word in enumerate(rest) if word.text in ("-exec", "-execdir", "-ok", "-okdir")]
     found: list[tuple[Word, ...]] = []
     for place, following in pairwise((*starts, len(rest))):
@@ -239,10 +252,12 @@ def _find(rest: Sequence[Word]) -> Carried:
         end = next((at for at, word in enumerate(behind) if word.text == ";"), len(behind))
         found.append(_with_hole(behind[:end], "{}"))
     hidden = any(HOLE in word.text for word in rest)
-    return Carried(commands=tuple(found), doubts=("options of find that only the shell will know",) if hidden else ())
+    return InnerCommands(
+        commands=tuple(found), doubts=("options of find that only the shell will know",) if hidden else ()
+    )
 
 
-def _git(rest: Sequence[Word]) -> Carried:
+def _git(rest: Sequence[Word]) -> InnerCommands:
     """Configuration that names programs, `bisect run`, `submodule foreach`, and transports that are commands."""
     texts, commands, configured = list[str](), list[tuple[Word, ...]](), False
     for place, word in enumerate(rest):
@@ -251,22 +266,22 @@ def _git(rest: Sequence[Word]) -> Carried:
             texts.append(word.text.partition("=")[2].lstrip("!"))
         elif _GIT_PROGRAMS.fullmatch(word.text) and "config" in (before.text for before in rest[:place]):
             configured = True
-            texts += [_filled(inner).lstrip("!") for inner in rest[place + 1 :]]
+            texts += [_as_shell_word(inner).lstrip("!") for inner in rest[place + 1 :]]
         elif word.text.startswith(("--exec-path=", "--template")):
             configured = True
         elif "ext::" in word.text:
-            texts.append(_filled(word).partition("ext::")[2])
+            texts.append(_as_shell_word(word).partition("ext::")[2])
         elif word.text == "remote-ext":
-            texts += [_filled(inner) for inner in rest[place + 1 :]]
+            texts += [_as_shell_word(inner) for inner in rest[place + 1 :]]
         elif word.text in ("run", "foreach"):
             behind = rest[place + 1 :]
-            commands += _rests(behind)
-            texts.append(" ".join(_filled(inner) for inner in behind))
+            commands += _tails(behind)
+            texts.append(" ".join(_as_shell_word(inner) for inner in behind))
         elif word.text == "filter-branch":
-            texts += [_filled(inner) for inner in rest[place + 1 :] if inner.splits()]
+            texts += [_as_shell_word(inner) for inner in rest[place + 1 :] if inner.splits()]
     doubts = ("a configuration of git's that may run something",) if configured else ()
-    doubts += _many(rest) if commands else ()
-    return Carried(commands=tuple(commands), texts=tuple(text for text in texts if text), doubts=doubts)
+    doubts += _doubt_of_many_words(rest) if commands else ()
+    return InnerCommands(commands=tuple(commands), texts=tuple(text for text in texts if text), doubts=doubts)
 
 
 def _configures(word: Word) -> bool:
@@ -275,42 +290,48 @@ def _configures(word: Word) -> bool:
     return bool(equals) and "." in key and "/" not in key and not key.startswith("-")
 
 
-def _env(rest: Sequence[Word]) -> Carried:
+def _env(rest: Sequence[Word]) -> InnerCommands:
     """`env -S` takes a text apart as a shell would, and options of `env` may stand in it."""
-    split = [place for place, word in enumerate(rest) if _SPLITS.match(word.text)]
+    split = [place for place, word in enumerate(rest) if _ENV_SPLIT_OPTION.match(word.text)]
     if not split:
-        return _wrapped("env", rest)
-    behind = ("env", _SPLITS.sub("", _filled(rest[split[0]])), *(_filled(word) for word in rest[split[0] + 1 :]))
-    return Carried(commands=tuple(_rests(rest)), texts=(" ".join(behind).strip(),), doubts=_many(rest))
+        return _read_wrapper("env", rest)
+    behind = (
+        "env",
+        _ENV_SPLIT_OPTION.sub("", _as_shell_word(rest[split[0]])),
+        *(_as_shell_word(word) for word in rest[split[0] + 1 :]),
+    )
+    return InnerCommands(
+        commands=tuple(_tails(rest)), texts=(" ".join(behind).strip(),), doubts=_doubt_of_many_words(rest)
+    )
 
 
-def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
+def _read_wrapper(name: str, rest: Sequence[Word]) -> InnerCommands:
     """Return what a program of `_WRAPPERS` runs: the same command only if its own words have no assignment or hole."""
     wrapper = _WRAPPERS[name]
     if name == "command" and any(word.text in ("-v", "-V") for word in rest[:1]):
-        return Carried()
-    place = _behind_options(wrapper, rest)
+        return InnerCommands()
+    place = _command_index(wrapper, rest)
     if place is None:
-        return _loose((*rest, Word(HOLE, HOLE)) if name == "xargs" else rest)
+        return _read_any_word((*rest, Word(HOLE, HOLE)) if name == "xargs" else rest)
     inner = tuple(rest[place:])
     if name == "xargs":
-        inner = _fed(rest[:place], inner)
-    guided = wrapper.assigns and any(_guides(word) for word in rest[:place])
+        inner = _with_input(rest[:place], inner)
+    guided = wrapper.assigns and any(_sets_guiding_variable(word) for word in rest[:place])
     doubts = ("a variable that decides what programs execute",) if guided else ()
     if not inner:
-        is_shell = name in ("doas", "sudo") and any(_AS_SHELL.fullmatch(word.text) for word in rest)
-        return Carried(doubts=(*doubts, f"what a shell of {name} reads") if is_shell else doubts)
+        is_shell = name in ("doas", "sudo") and any(_SHELL_OPTION.fullmatch(word.text) for word in rest)
+        return InnerCommands(doubts=(*doubts, f"what a shell of {name} reads") if is_shell else doubts)
     harmless = wrapper.harmless and not any("=" in word.text or not word.known for word in rest[:place])
-    return Carried(commands=() if harmless else (inner,), doubts=doubts, same_as=inner if harmless else None)
+    return InnerCommands(commands=() if harmless else (inner,), doubts=doubts, same_as=inner if harmless else None)
 
 
-def _guides(word: Word) -> bool:
+def _sets_guiding_variable(word: Word) -> bool:
     """Whether the word sets a variable that decides what programs execute: `BASH_ENV=x`, `BASH_FUNC_ls%%=…`."""
     name, equals, _ = word.text.partition("=")
     return bool(equals) and guides_programs(name.rstrip("%"))
 
 
-def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
+def _command_index(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
     """Return the index of the command's first word; None if an option is unknown.
 
     None also where a word that only the shell knows may be an option.
@@ -328,7 +349,7 @@ def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
             if "=" not in text and text not in wrapper.long_flags:
                 return None
         elif text.startswith("-"):
-            taken = _short(wrapper, text[1:])
+            taken = _words_taken_by(wrapper, text[1:])
             if taken is None:
                 return None
             place += taken
@@ -342,7 +363,7 @@ def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
     return min(place, len(rest)) if not operands else len(rest)
 
 
-def _short(wrapper: _Wrapper, letters: str) -> int | None:
+def _words_taken_by(wrapper: _Wrapper, letters: str) -> int | None:
     """Return the number of further words that a cluster of short options takes; None if a letter is unknown."""
     for place, letter in enumerate(letters):
         if letter in wrapper.valued:
@@ -352,7 +373,7 @@ def _short(wrapper: _Wrapper, letters: str) -> int | None:
     return 0
 
 
-def _fed(options: Sequence[Word], inner: tuple[Word, ...]) -> tuple[Word, ...]:
+def _with_input(options: Sequence[Word], inner: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return the command of xargs with its input: at the end, or at each placeholder."""
     mark = ""
     for place, word in enumerate(options):
@@ -370,12 +391,14 @@ def _with_hole(words: Sequence[Word], mark: str) -> tuple[Word, ...]:
     return tuple(Word(word.text.replace(mark, HOLE), word.loose.replace(mark, HOLE)) for word in words)
 
 
-def _loose(rest: Sequence[Word]) -> Carried:
+def _read_any_word(rest: Sequence[Word]) -> InnerCommands:
     """Every rest of the words may be a command, every word with blanks a text; together they may be one as well."""
-    texts = tuple(_filled(word) for word in rest if word.splits())
-    values = tuple(value for word in rest[:_MAX_RESTS] for value in _values(_filled(word)))
-    joined = (" ".join(_filled(word) for word in rest),) if texts else ()
-    return Carried(commands=tuple(_rests(rest)), texts=(*texts, *joined, *values), doubts=_many(rest))
+    texts = tuple(_as_shell_word(word) for word in rest if word.splits())
+    values = tuple(value for word in rest[:_MAX_TAILS] for value in _values(_as_shell_word(word)))
+    joined = (" ".join(_as_shell_word(word) for word in rest),) if texts else ()
+    return InnerCommands(
+        commands=tuple(_tails(rest)), texts=(*texts, *joined, *values), doubts=_doubt_of_many_words(rest)
+    )
 
 
 def _values(text: str) -> Iterator[str]:
@@ -386,31 +409,31 @@ def _values(text: str) -> Iterator[str]:
             yield text
 
 
-def _template(name: str, rest: Sequence[Word]) -> Carried:
+def _template(name: str, rest: Sequence[Word]) -> InnerCommands:
     """GNU parallel puts its input into a command; without one, its input is the commands."""
-    found = _loose(rest)
+    found = _read_any_word(rest)
     begins = next((word.text for word in rest if not word.text.startswith("-")), ":::")
     if "{" in begins or begins.startswith(":::") or any(word.text.startswith(("-a", "--arg-")) for word in rest):
         return replace(found, doubts=(*found.doubts, f"what {name} makes of its input"))
     return found
 
 
-def _many(words: Sequence[Word]) -> tuple[str, ...]:
+def _doubt_of_many_words(words: Sequence[Word]) -> tuple[str, ...]:
     """Return the doubt about words of which not every rest is looked at."""
-    return ("very many words, of which some may be a command",) if len(words) > _MAX_RESTS else ()
+    return ("very many words, of which some may be a command",) if len(words) > _MAX_TAILS else ()
 
 
-def _rests(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+def _tails(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     """Yield every rest that can be a command: it begins with a word that is not an option.
 
     `docker run -it image rm x` yields `run …`, `image rm x`, `rm x` and `x`.
     """
-    for place, word in enumerate(words[:_MAX_RESTS]):
+    for place, word in enumerate(words[:_MAX_TAILS]):
         if not word.text.startswith("-"):
             yield tuple(words[place:])
 
 
-def _filled(word: Word) -> str:
+def _as_shell_word(word: Word) -> str:
     """Return the word as part of a shell text: an unknown part is a variable there, too.
 
     `${_}` keeps the hole visible to the reader of the text, which finds an expansion there.
@@ -418,7 +441,7 @@ def _filled(word: Word) -> str:
     return word.text.replace(HOLE, "${_}")
 
 
-_SPECIAL: Final[Mapping[str, Callable[[Sequence[Word]], Carried]]] = {
+_SPECIAL_READERS: Final[Mapping[str, Callable[[Sequence[Word]], InnerCommands]]] = {
     "alias": _alias,
     "env": _env,
     "eval": _eval,

@@ -36,7 +36,7 @@ _ISSUERS: Final = (
 )
 """Names of issuers: a value beside one may also be a UUID, or a long number."""
 
-NAMED: Final = rb"(?:" + b"|".join((_PASSWORD, _SECRET, _WEAK, _ISSUERS)) + rb")"
+SECRET_NAME_WORD: Final = rb"(?:" + b"|".join((_PASSWORD, _SECRET, _WEAK, _ISSUERS)) + rb")"
 """The telling words of a name."""
 
 _OPERATOR: Final = rb"(?:=>|:{1,3}=|[?.+]?==?|\|\||[:=>,])"
@@ -44,14 +44,14 @@ _OPERATOR: Final = rb"(?:=>|:{1,3}=|[?.+]?==?|\|\||[:=>,])"
 _VALUE: Final = rb"[^\s\"'`<>;,\\(){}\[\]&|]"
 
 ASSIGNMENT: Final = (
-    rb"(?i)(" + NAMED + rb"(?:[\w.\t -]|\\+t){0,24})"
+    rb"(?i)(" + SECRET_NAME_WORD + rb"(?:[\w.\t -]|\\+t){0,24})"
     rb"([\s\"'\\\]]{0,12}" + _OPERATOR + rb"(?:\\[nrt]|[`\"'\s=>\\@]){0,20})"
     rb"(" + _VALUE + rb"{4,})"
 )
 """Groups: the name from its telltale word on, the separator, the value."""
 
 PREFILTER: Final = (
-    rb"(?i)" + NAMED + rb"(?:[\w.\t -]|\\+t)*[\s\"'\\\]]*[:=>,|?.+]"
+    rb"(?i)" + SECRET_NAME_WORD + rb"(?:[\w.\t -]|\\+t)*[\s\"'\\\]]*[:=>,|?.+]"
     rb"(?:\\[nrt]|[`\"'\s:=>|\\@])*" + _VALUE + rb"{4}"
 )
 """A cheap necessary condition of `ASSIGNMENT`."""
@@ -67,7 +67,7 @@ _IS_ISSUER: Final = WordPattern(rb"(?i)(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))
 _BEGINNING: Final = rb"(?:\b|_|(?<=[a-z\d])(?=(?-i:[A-Z])))"
 """Of a word in a name: `backend_token` is not a token of an end."""
 
-_HARMLESS: Final = WordPattern(
+_HARMLESS_NAME: Final = WordPattern(
     rb"(?i)"
     + _BEGINNING
     + rb"(?:next|page|continuation|pagination|cancel|sync|start|end|last|first|max|min|num|total|prompt|completion"
@@ -82,7 +82,7 @@ _HARMLESS: Final = WordPattern(
 )
 """Names with a telltale word whose values are not secrets: counters, references, public halves, attributes."""
 
-_HANDLE: Final = WordPattern(
+_HANDLE_NAME: Final = WordPattern(
     rb"(?i)"
     + _BEGINNING
     + rb"(?:next|prev(?:ious)?|first|last|start(?:ing)?|end(?:ing)?|begin|before|after|forwards?|backwards?|page"
@@ -122,7 +122,7 @@ _OBJECT: Final = regex(
 )
 """Keys of objects and caches: segments behind a word, or a name with an ending."""
 
-_OF_DIGEST: Final = regex(rb"\b(?:checksum|hashed|sha\d*|md5|digest)[ _-]", re.IGNORECASE)
+_DIGEST_NAME: Final = regex(rb"\b(?:checksum|hashed|sha\d*|md5|digest)[ _-]", re.IGNORECASE)
 """Beginning of a name: `checksum/secret` of a deployment, `hashed_secret` of a scanner."""
 
 _DIGEST: Final = regex(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
@@ -139,7 +139,7 @@ _KINDS: Final = ((b"password", "password"), (b"token", "token"), (b"secret", "se
 _T = TypeVar("_T")
 
 
-class _Fact(Generic[_T]):
+class _LazyProperty(Generic[_T]):
     """A property that is computed once; `cached_property` takes a lock for that until Python 3.12.
 
     No data descriptor: once the value is in the instance's `__dict__`, Python reads it there.
@@ -185,7 +185,7 @@ class SecretName:
             return False
         return self._is_weak and len(value) >= 12 and is_generated and not is_uuid(value)
 
-    @_Fact
+    @_LazyProperty
     def kind(self) -> str:
         """Kind of a secret of this name."""
         lowered = self._name.lower()
@@ -194,41 +194,41 @@ class SecretName:
                 return kind
         return "secret"
 
-    @_Fact
+    @_LazyProperty
     def is_certain(self) -> bool:
         """Whether a generated value is a secret for sure; it may be a handle under `stream_key`."""
         return self._is_password or self._is_credential
 
-    @_Fact
+    @_LazyProperty
     def _is_credential(self) -> bool:
         return self._name.isupper() or _CREDENTIAL.search(self._name) is not None
 
-    @_Fact
+    @_LazyProperty
     def _is_harmless(self) -> bool:
-        return _HARMLESS.occurs(self._name)
+        return _HARMLESS_NAME.occurs(self._name)
 
-    @_Fact
+    @_LazyProperty
     def _is_handle(self) -> bool:
         whole = self._word + self._name
-        return _HANDLE.occurs(whole) or (bool(self._word) and _HARMLESS.occurs(whole))
+        return _HANDLE_NAME.occurs(whole) or (bool(self._word) and _HARMLESS_NAME.occurs(whole))
 
-    @_Fact
+    @_LazyProperty
     def _is_of_digest(self) -> bool:
-        return _OF_DIGEST.search(self._word + self._name) is not None
+        return _DIGEST_NAME.search(self._word + self._name) is not None
 
-    @_Fact
+    @_LazyProperty
     def _is_secret(self) -> bool:
         return _IS_SECRET.search(self._name) is not None
 
-    @_Fact
+    @_LazyProperty
     def _is_issuer(self) -> bool:
         return _IS_ISSUER.occurs(self._name)
 
-    @_Fact
+    @_LazyProperty
     def _is_file(self) -> bool:
         return _FILE.search(self._name) is not None
 
-    @_Fact
+    @_LazyProperty
     def _is_weak(self) -> bool:
         return _IS_WEAK.search(self._name) is not None
 

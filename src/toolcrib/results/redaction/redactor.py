@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from ...core.json import dumps
 from ...core.patterns import regex
 from ...core.result import SpooledResult, ToolError, ToolResult
-from .names import NAMED
-from .scanner import compiled
+from .names import SECRET_NAME_WORD
+from .scanner import compile_pattern
 from .search import Find, SecretSearch
 
 IN_THREAD: Final = 128 * 1024
@@ -34,37 +34,37 @@ _BLOCK: Final = 256 * 1024
 """Bytes read at a time from a spilled file."""
 _OVERLAP: Final = 16 * 1024
 """Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
-_NAME: Final = 256
+_MAX_NAME_BYTES: Final = 256
 """Bytes before a find in which its name may stand: the value alone is not a secret to the next block."""
-_LONGEST: Final = 1024 * 1024
+_MAX_FIND_BYTES: Final = 1024 * 1024
 """A find that reaches the end of a block is followed no further than this."""
-_LEARNT: Final = 64
+_MAX_LEARNT_SECRETS: Final = 64
 """Secrets that are learnt and kept: one login has two, and brings others every hour or so."""
-_PRINCIPALS: Final = 64
+_MAX_PRINCIPALS: Final = 64
 """Principals whose values in the place of placeholders are kept."""
-_SHORTEST: Final = 6
+_MIN_LEARNT_LENGTH: Final = 6
 """Characters of a secret that is learnt: a shorter one would mask ordinary words."""
-_EDGE: Final = 256
+_CUT_EDGE_LENGTH: Final = 256
 """Characters dropped at the cut edge of an excerpt, where half a secret may be."""
 
-_TABLE: Final = 4 * 1024 * 1024
+_MAX_TABLE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
-_TELLING: Final = 16
+_MAX_JUDGED_KEYS: Final = 16
 """Distinct telling keys of a table that are judged without a walk: each costs a pass over its JSON."""
-_REMEMBERED: Final = 1024
+_MAX_REMEMBERED_PAIRS: Final = 1024
 """Harmless pairs of a key and a value that are remembered: tools return the same states and types in every result."""
-_REMEMBERED_BYTES: Final = 200
+_MAX_PAIR_BYTES: Final = 200
 """Of a key and its value together."""
 
 Keep = Callable[[str, bool], str]
 """Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
 
-_SHORT: Final = 8192
+_MAX_JOINT_BYTES: Final = 8192
 """Bytes of JSON that are looked at together with others."""
 
-_SIGN: Final = regex(r"[:=>,|?.+\\]")
+_ASSIGNMENT_SIGN: Final = regex(r"[:=>,|?.+\\]")
 """A character that every assignment has between its name and its value."""
-_MOST_KNOWN: Final = 64
+_MAX_KNOWN_LENGTH: Final = 64
 """Characters of strings whose results are remembered during a walk."""
 
 
@@ -92,7 +92,7 @@ class Redactor:
     def learn_used(self, secrets: Iterable[str], principal: str) -> None:
         """Mask values that `principal` put in the place of placeholders: apart from `learn`, to displace no login."""
         self._used[principal] = known = self._used.pop(principal, {})
-        while len(self._used) > _PRINCIPALS:
+        while len(self._used) > _MAX_PRINCIPALS:
             del self._used[next(iter(self._used))]
         self._add(known, secrets)
 
@@ -115,10 +115,10 @@ class Redactor:
     def _add(self, known: dict[str, None], secrets: Iterable[str]) -> None:
         before = set(known)
         for secret in secrets:
-            if len(secret) >= _SHORTEST:
+            if len(secret) >= _MIN_LEARNT_LENGTH:
                 known.pop(secret, None)
                 known[secret] = None
-        while len(known) > _LEARNT:
+        while len(known) > _MAX_LEARNT_SECRETS:
             del known[next(iter(known))]
         if before != set(known):
             self._compile()
@@ -128,7 +128,7 @@ class Redactor:
         self.search = SecretSearch((*self._given, *self._learnt, *chain.from_iterable(self._used.values())))
         """Search for secrets; replaced when a secret is learnt."""
         self._harmless: dict[tuple[bytes, bytes], None] = {}
-        """Telling keys, and their values with quotes, that `_tells_nothing` found to be no secrets.
+        """Telling keys, and their values with quotes, that `_has_only_harmless_names` found to be no secrets.
 
         Set last: its reader judges by the patterns above, and notes nothing for those of a later secret.
         """
@@ -147,7 +147,7 @@ class Redactor:
 
         Values that are not JSON (arguments before validation) are walked all the same.
         """
-        return self._looked_at(value, lambda: dumps(value))[0]
+        return self._redact_json(value, lambda: dumps(value))[0]
 
     def values(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return `value` of each. Short ones without secrets take one look together.
@@ -159,7 +159,7 @@ class Redactor:
         is_clean = b"\\" not in together and not self.search.match(together)
         return [value if is_clean and text else self.value(value) for value, text in zip(values, texts, strict=True)]
 
-    def _looked_at(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
+    def _redact_json(self, value: Any, write: Callable[[], bytes]) -> tuple[Any, bytes]:
         """Return `value` without secrets, and its JSON, which `write` returns, where that has no more to find.
 
         JSON without hits is clean as a whole. With hits, strings are cleaned one by one, as the value of their key:
@@ -183,25 +183,30 @@ class Redactor:
             if not hits:
                 return value, raw
             only_assignments = b"\\" not in texts[-1] and not self.search.has_format(hits, texts)
-            if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._tells_nothing(raw):
+            if (
+                only_assignments
+                and len(texts) == 1
+                and len(raw) <= _MAX_TABLE_BYTES
+                and self._has_only_harmless_names(raw)
+            ):
                 return value, raw
         walked = _ValueRedaction(self, only_assignments=only_assignments).clean(value, b"", 0)
         return (value if walked == value else walked), b""
 
-    def _tells_nothing(self, raw: bytes) -> bool:
+    def _has_only_harmless_names(self, raw: bytes) -> bool:
         """Whether no telling name in this JSON is more than a key of texts that are not secrets.
 
         A look at the distinct names and values of large tables, in place of a walk over all of their rows; False means
         that only a walk can tell. `raw` has no backslashes, so that each quote begins or ends a text.
         """
         known = self._harmless
-        named = compiled(b"(?i)" + NAMED)
+        named = compile_pattern(b"(?i)" + SECRET_NAME_WORD)
         telling, rest = dict[bytes, list[bytes]](), raw
         while (found := named.search(rest)) is not None:  # a pass for each telling key: few, where all keys are many
             start, end = found.span()
             start, end = rest.rfind(b'"', 0, start) + 1, rest.find(b'"', end)
             key = rest[start:end]
-            if len(telling) == _TELLING or rest[end : end + 2] != b'":':
+            if len(telling) == _MAX_JUDGED_KEYS or rest[end : end + 2] != b'":':
                 return False
             before, *telling[key] = rest.split(b'"' + key + b'":')
             rest = before + b"".join(telling[key])
@@ -231,7 +236,7 @@ class Redactor:
         changes: dict[str, Any] = {}
         structured, looked_at = result.structured_content, b""
         if structured:
-            shown, looked_at = self._looked_at(structured, lambda: result.json)
+            shown, looked_at = self._redact_json(structured, lambda: result.json)
             if shown is not structured:
                 changes["structured_content"] = shown
         if not (looked_at and _is_text(result.content, looked_at)):
@@ -291,14 +296,14 @@ class Redactor:
             pending += block
             finds = self.search.finds(pending)
             cut = _safe_cut(pending, finds)
-            written += target.write(_replaced(pending, [find for find in finds if find.end <= cut], cut))
+            written += target.write(_replace_finds(pending, [find for find in finds if find.end <= cut], cut))
             pending = pending[cut:]
-        return written + target.write(_replaced(pending, self.search.finds(pending), len(pending)))
+        return written + target.write(_replace_finds(pending, self.search.finds(pending), len(pending)))
 
     def _clean(self, raw: bytes, hits: list[int]) -> bytes:
         """Return `raw` itself when a closer look finds nothing."""
         finds = self.search.look(raw, hits)
-        return _replaced(raw, finds, len(raw), self._keep) if finds else raw
+        return _replace_finds(raw, finds, len(raw), self._keep) if finds else raw
 
     def _block(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = block.get("type")
@@ -337,7 +342,7 @@ class Redactor:
         assigned = name + b'": "' + raw
         for find in self.search.finds(assigned):
             if find.start == len(name) + 4 and find.end == len(assigned):
-                return _mark(assigned, find, self._keep).decode("utf-8", "surrogatepass")
+                return _replacement_of(assigned, find, self._keep).decode("utf-8", "surrogatepass")
             if find.end > len(name) + 4:
                 masked = self._clean(assigned, self.search.match(assigned))
                 return masked[len(name) + 4 :].decode("utf-8", "surrogatepass")
@@ -366,7 +371,7 @@ class _ValueRedaction:
             return "[redacted:too_deep]"
         if isinstance(value, Mapping):
             cleaned: dict[Any, Any] = {}
-            keys, search = self._keys, _SIGN.search
+            keys, search = self._keys, _ASSIGNMENT_SIGN.search
             for key, item in cast("Mapping[Any, Any]", value).items():
                 shown, own, is_plain = keys.get((key, name)) or self._key(key, name)
                 if type(item) is not str:
@@ -392,7 +397,7 @@ class _ValueRedaction:
         return known
 
     def _string(self, value: str, name: bytes) -> str:
-        if len(value) > _MOST_KNOWN:
+        if len(value) > _MAX_KNOWN_LENGTH:
             return self._redactor.named(value, name)
         known = self._known.get((name, value))
         if known is None:
@@ -401,7 +406,7 @@ class _ValueRedaction:
 
     def _is_plain(self, name: bytes) -> bool:
         """Whether no assignment begins within this name, and nothing but assignments may be there."""
-        return self._only_assignments and compiled(b"(?i)" + NAMED).search(name) is None
+        return self._only_assignments and compile_pattern(b"(?i)" + SECRET_NAME_WORD).search(name) is None
 
 
 def _short_json(value: Any) -> bytes:
@@ -410,13 +415,13 @@ def _short_json(value: Any) -> bytes:
         raw = dumps(value)
     except (TypeError, ValueError, RecursionError):
         return b""
-    return raw if len(raw) <= _SHORT else b""
+    return raw if len(raw) <= _MAX_JOINT_BYTES else b""
 
 
 def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes]) -> None:
     """Note that a telling key with this value, or the key alone, is not a secret."""
-    if len(pair[0]) + len(pair[1]) <= _REMEMBERED_BYTES:
-        if len(known) >= _REMEMBERED:
+    if len(pair[0]) + len(pair[1]) <= _MAX_PAIR_BYTES:
+        if len(known) >= _MAX_REMEMBERED_PAIRS:
             known.clear()
         known[pair] = None
 
@@ -429,7 +434,7 @@ def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:
     return len(text) <= len(raw) and text.encode("utf-8", "surrogatepass") == raw
 
 
-def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:
+def _replacement_of(raw: bytes, find: Find, keep: Keep | None) -> bytes:
     """Return the replacement of a find: a placeholder, if its value is kept, else its kind.
 
     A value with a backslash may be an escaped spelling, which no tool could use: it is not kept.
@@ -441,11 +446,11 @@ def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:
     return f"[redacted:{find.kind}]".encode()
 
 
-def _replaced(raw: bytes, finds: list[Find], stop: int, keep: Keep | None = None) -> bytes:
+def _replace_finds(raw: bytes, finds: list[Find], stop: int, keep: Keep | None = None) -> bytes:
     parts: list[bytes] = []
     position = 0
     for find in finds:
-        parts += (raw[position : find.start], _mark(raw, find, keep))
+        parts += (raw[position : find.start], _replacement_of(raw, find, keep))
         position = find.end
     parts.append(raw[position:stop])
     return b"".join(parts)
@@ -459,17 +464,17 @@ def _safe_cut(raw: bytes, finds: list[Find]) -> int:
     space = max(raw.rfind(b"\n", cut - _OVERLAP // 2, cut), raw.rfind(b" ", cut - 512, cut))
     cut = space + 1 if space >= 0 else cut
     for find in reversed(finds):
-        if find.start - _NAME < cut < find.end:
-            if find.end < len(raw) or len(raw) - find.start > _LONGEST:
+        if find.start - _MAX_NAME_BYTES < cut < find.end:
+            if find.end < len(raw) or len(raw) - find.start > _MAX_FIND_BYTES:
                 return find.end
-            cut = max(0, find.start - _NAME)  # it may go on in the next block
+            cut = max(0, find.start - _MAX_NAME_BYTES)  # it may go on in the next block
     return cut
 
 
 def _without_edge(text: str, *, end: bool) -> str:
     """Drop the word at the cut edge of an excerpt: it may be the half of a secret, which no pattern knows."""
     if end:
-        border = max(text.rfind(space, max(0, len(text) - _EDGE)) for space in " \n\t")
-        return text[: border + 1] if border >= 0 else text[:-_EDGE]
-    borders = [position for space in " \n\t" if (position := text.find(space, 0, _EDGE)) >= 0]
-    return text[min(borders) :] if borders else text[_EDGE:]
+        border = max(text.rfind(space, max(0, len(text) - _CUT_EDGE_LENGTH)) for space in " \n\t")
+        return text[: border + 1] if border >= 0 else text[:-_CUT_EDGE_LENGTH]
+    borders = [position for space in " \n\t" if (position := text.find(space, 0, _CUT_EDGE_LENGTH)) >= 0]
+    return text[min(borders) :] if borders else text[_CUT_EDGE_LENGTH:]

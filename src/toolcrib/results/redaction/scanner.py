@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...core.patterns import regex
 
-_MEMORY: Final = 64 << 20
+_AUTOMATON_BYTES: Final = 64 << 20
 """Bytes for the automaton of a set: it starts anew when they are used up, and would report nothing if it could not."""
 
 Spans = Sequence[tuple[int, int]]
@@ -25,14 +25,14 @@ class Scanner:
         """Compile `patterns`; `match` reports their indices."""
         import re2  # here and below: 5 ms at each opening of a crib, and the first call is early enough
 
-        chosen = re2.Set.SearchSet(_options())
+        chosen = re2.Set.SearchSet(_re2_options())
         for pattern in patterns:
             chosen.Add(pattern)
         chosen.Compile()
         self.match = getattr(chosen, "_set", chosen).Match  # the wrapper around it costs as much as a short match
 
 
-_LOOK: Final = regex(rb"\(\?<?[=!](?:[^()]|\([^()]*\))*\)")
+_LOOK_AROUND: Final = regex(rb"\(\?<?[=!](?:[^()]|\([^()]*\))*\)")
 """A look-around, which RE2 does not have."""
 
 
@@ -52,25 +52,25 @@ class WordPattern:
 
     @cached_property
     def _may_occur(self) -> Callable[[bytes], list[int]]:
-        return Scanner([_LOOK.sub(b"", self._pattern.pattern)]).match
+        return Scanner([_LOOK_AROUND.sub(b"", self._pattern.pattern)]).match
 
 
-def _options() -> Any:
+def _re2_options() -> Any:
     import re2
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _MEMORY
+    options.max_mem = _AUTOMATON_BYTES
     options.log_errors = False
     return options
 
 
 @cache
-def compiled(pattern: bytes) -> Any:
+def compile_pattern(pattern: bytes) -> Any:
     """A pattern, compiled at the first text that needs it and shared by all redactors."""
     import re2
 
-    return re2.compile(pattern, _options())
+    return re2.compile(pattern, _re2_options())
 
 
 @cache
@@ -81,7 +81,7 @@ def finder(pattern: bytes) -> Callable[[bytes, int], Spans | None]:
     """
     import re2
 
-    match, anywhere = compiled(pattern)._regexp.Match, re2._re2.RE2.Anchor.UNANCHORED
+    match, anywhere = compile_pattern(pattern)._regexp.Match, re2._re2.RE2.Anchor.UNANCHORED
 
     def find(text: bytes, position: int) -> Spans | None:
         spans = match(anywhere, text, position, len(text))

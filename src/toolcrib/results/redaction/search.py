@@ -19,7 +19,7 @@ from ...core.patterns import regex
 from .formats import ISSUER_FORMATS, Format
 from .names import ASSIGNMENT, PREFILTER, SecretName
 from .passwords import PASSWORD_FORMATS
-from .scanner import Scanner, compiled, finder
+from .scanner import Scanner, compile_pattern, finder
 
 _FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
 """Every format, most specific first: where two overlap, the first names the kind."""
@@ -29,12 +29,12 @@ _HIDDEN: Final = (
     rb"|\xef\xbb\xbf|\xf3\xa0[\x80\x81][\x80-\xbf]|\\u(?:00[01][0-9a-fA-F]|(?i:00ad|200[b-f]|202[a-e]|206[0-9a-f]|feff)))"
 )
 """What a text may have in the middle of a secret without showing it: terminal escapes, controls, zero width."""
-_PARTS: Final = regex(rb"(?=[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\\\xc2\xcd\xe2\xef\xf3])" + _HIDDEN)
+_HIDDEN_PART: Final = regex(rb"(?=[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\\\xc2\xcd\xe2\xef\xf3])" + _HIDDEN)
 """The first bytes of `_HIDDEN`, then the whole: half the time."""
-_PARTED: Final = len(_FORMATS) + 1
+_HIDDEN_INDEX: Final = len(_FORMATS) + 1
 """Index of texts with `_HIDDEN` before something that is seen; those of our own secrets follow."""
-_OWN: Final = "secret"
-_NESTED: Final = 200
+_OWN_KIND: Final = "secret"
+_MAX_NESTED_BYTES: Final = 200
 """Bytes of a value that is not a secret and is searched for a further name."""
 _NAME_BEFORE: Final = regex(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
 """Read backwards: an end cannot be sought, only a beginning."""
@@ -55,7 +55,7 @@ class SecretSearch:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         """Prepare; what is searched for is compiled at the first text."""
-        forms = {form for secret in secrets for form in spellings(secret)}
+        forms = {form for secret in secrets for form in encoded_forms(secret)}
         self._own = tuple(sorted(forms, key=len, reverse=True))
         self._find_own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
 
@@ -78,27 +78,27 @@ class SecretSearch:
         """
         finds: list[Find] = []
         wanted = set(hits)
-        if _PARTED in wanted:
-            finds += self._parted(raw)
-        if self._find_own is not None and max(wanted) > _PARTED:
-            finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
+        if _HIDDEN_INDEX in wanted:
+            finds += self._find_hidden(raw)
+        if self._find_own is not None and max(wanted) > _HIDDEN_INDEX:
+            finds += [Find(found.start(), found.end(), _OWN_KIND) for found in self._find_own.finditer(raw)]
         for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
             form = _FORMATS[index]
-            judged = _Judged(form.judge)
+            judged = _JudgementCache(form.judge)
             spans = _spans(form, raw)
             finds += [Find(*span, form.kind, form.is_certain) for span in spans if judged[raw[slice(*span)]]]
         if len(_FORMATS) in wanted:
-            finds += self._assignments(raw)
-        return _disjoint(finds)
+            finds += self._find_assignments(raw)
+        return _merge_overlapping(finds)
 
-    def _parted(self, raw: bytes) -> list[Find]:
+    def _find_hidden(self, raw: bytes) -> list[Find]:
         """Return the secrets of the text that is seen, by their places in `raw`."""
-        seen, place = seen_of(raw)
-        hits = [hit for hit in self.match(seen) if hit != _PARTED]
+        seen, place = visible_bytes(raw)
+        hits = [hit for hit in self.match(seen) if hit != _HIDDEN_INDEX]
         finds = self.look(seen, hits) if hits else []
         return [replace(find, start=place(find.start), end=place(find.end - 1) + 1) for find in finds]
 
-    def _assignments(self, raw: bytes) -> list[Find]:
+    def _find_assignments(self, raw: bytes) -> list[Find]:
         finds: list[Find] = []
         names: dict[tuple[bytes, bytes], SecretName] = {}  # tables repeat their fields and values
         judged: dict[tuple[bytes, ...], bool] = {}
@@ -106,8 +106,8 @@ class SecretSearch:
         while (spans := find(raw, position)) is not None:
             _, (begin, middle), _, (start, position) = spans
             end = _closing_quote(raw, start, position)
-            word, before = _before(raw, begin)
-            key = _unnumbered(before + raw[begin:middle]), word
+            word, before = _context_before(raw, begin)
+            key = _without_number(before + raw[begin:middle]), word
             name = names.get(key)
             if name is None:
                 name = names[key] = SecretName(*key)
@@ -117,15 +117,18 @@ class SecretSearch:
                 is_secret = judged[parts] = name.has_secret(*parts[2:])
             if is_secret:
                 finds.append(Find(start, end, name.kind, name.is_certain))
-            elif position - start <= _NESTED:
+            elif position - start <= _MAX_NESTED_BYTES:
                 position = start  # `auth: password=VALUE`: the value of one name may begin with the next one
         return finds
 
     def has_format(self, hits: Iterable[int], texts: Iterable[bytes]) -> bool:
         """Whether more than an assignment is in the texts. The scanner's patterns are weaker: an id may hit some."""
         return any(
-            hit >= _PARTED
-            or (hit < len(_FORMATS) and any(compiled(_FORMATS[hit].pattern).search(text) is not None for text in texts))
+            hit >= _HIDDEN_INDEX
+            or (
+                hit < len(_FORMATS)
+                and any(compile_pattern(_FORMATS[hit].pattern).search(text) is not None for text in texts)
+            )
             for hit in hits
         )
 
@@ -155,7 +158,7 @@ class _Beginnings:
         return place < len(self._sorted) and self._sorted[place].startswith(text)
 
 
-class _Judged(dict[bytes, bool]):
+class _JudgementCache(dict[bytes, bool]):
     """Judgements of one look: lists repeat their values."""
 
     def __init__(self, judge: Callable[[bytes], bool] | None) -> None:
@@ -173,13 +176,13 @@ def _scanner() -> Scanner:
     return _scanner_with(())
 
 
-def seen_of(raw: bytes) -> tuple[bytes, Callable[[int], int]]:
+def visible_bytes(raw: bytes) -> tuple[bytes, Callable[[int], int]]:
     """Return the text of `raw` that is seen, and a function that returns where a byte of that stands in `raw`."""
-    parts = _PARTS.split(raw)  # a match of RE2 takes longer, and coloured output has thousands
+    parts = _HIDDEN_PART.split(raw)  # a match of RE2 takes longer, and coloured output has thousands
 
     @cache
     def borders() -> tuple[list[int], list[int]]:
-        hidden = (len(found.group()) for found in _PARTS.finditer(raw))
+        hidden = (len(found.group()) for found in _HIDDEN_PART.finditer(raw))
         return list(accumulate(map(len, parts), initial=0)), list(accumulate(hidden, initial=0))
 
     def place(offset: int) -> int:
@@ -190,7 +193,9 @@ def seen_of(raw: bytes) -> tuple[bytes, Callable[[int], int]]:
 
 
 def _scanner_with(own: Iterable[bytes]) -> Scanner:
-    return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, _necessary(_HIDDEN + b"[^\n]"), *own])
+    return Scanner(
+        [*(_weaker_pattern(form.pattern) for form in _FORMATS), PREFILTER, _weaker_pattern(_HIDDEN + b"[^\n]"), *own]
+    )
 
 
 def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -203,7 +208,7 @@ def _spans(form: Format, raw: bytes) -> Iterator[tuple[int, int]]:
             position = max(position, span[1])
 
 
-def _necessary(pattern: bytes) -> bytes:
+def _weaker_pattern(pattern: bytes) -> bytes:
     """Return a weaker pattern that every match of `pattern` matches, with a small automaton: counts become `+`, `*`."""
     weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
     return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
@@ -220,7 +225,7 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
     return closing - 1 if raw[closing - 1 : closing] == b"\\" else closing
 
 
-def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
+def _context_before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
     """The word before the name that goes on at `begin`, with its space, and the beginning of that name.
 
     Names are matched from their telling word on; what stands before it, and the word before that, may make it harmless
@@ -230,13 +235,13 @@ def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
     return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
 
 
-def _unnumbered(name: bytes) -> bytes:
+def _without_number(name: bytes) -> bytes:
     """Return a name of a numbered list (`PASSWORD_17`) with the number 0: each tells the same."""
     stem = name.rstrip(b"0123456789")
     return stem + b"0" if len(stem) < len(name) and not stem[-1:].isalpha() else name
 
 
-def _disjoint(finds: list[Find]) -> list[Find]:
+def _merge_overlapping(finds: list[Find]) -> list[Find]:
     """Merge finds that overlap; the one that was found first (the more specific one) keeps its name."""
     merged: list[Find] = []
     for find in sorted(finds, key=lambda found: found.start):
@@ -249,22 +254,22 @@ def _disjoint(finds: list[Find]) -> list[Find]:
     return merged
 
 
-_SHORTEST: Final = 6
+_MIN_SECRET_LENGTH: Final = 6
 """Characters. Shorter values (`1`, `true`, `dev`) occur in every text."""
 
 
-def spellings(secret: str) -> frozenset[bytes]:
+def encoded_forms(secret: str) -> frozenset[bytes]:
     """Return every form of `secret` to look for, UTF-8; none when it is too short to differ from other text."""
     secret = secret.strip()
-    if len(secret) < _SHORTEST:
+    if len(secret) < _MIN_SECRET_LENGTH:
         return frozenset()
     raw = secret.encode("utf-8", "surrogatepass")
-    forms = {raw, raw.hex().encode(), raw.hex().upper().encode(), *_base64(raw)}
-    forms |= {form.encode("utf-8", "surrogatepass") for form in _escaped(secret)}
-    return frozenset(form for form in forms if len(form) >= _SHORTEST)
+    forms = {raw, raw.hex().encode(), raw.hex().upper().encode(), *_base64_forms(raw)}
+    forms |= {form.encode("utf-8", "surrogatepass") for form in _escaped_forms(secret)}
+    return frozenset(form for form in forms if len(form) >= _MIN_SECRET_LENGTH)
 
 
-def _escaped(secret: str) -> Iterator[str]:
+def _escaped_forms(secret: str) -> Iterator[str]:
     from html import escape  # its table of names takes 2 ms, and an opening of a crib without secrets needs none
 
     for written in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
@@ -275,18 +280,18 @@ def _escaped(secret: str) -> Iterator[str]:
     yield escape(secret)
     for part in (quote(secret, safe="", errors="replace"), quote(secret, errors="replace")):
         yield part
-        yield _lower_percent(part)
+        yield _lower_percent_codes(part)
     yield quote_plus(secret, errors="replace")
     yield quote(quote(secret, safe="", errors="replace"), safe="")
 
 
-def _lower_percent(text: str) -> str:
+def _lower_percent_codes(text: str) -> str:
     """RFC 3986 allows both cases in percent codes."""
     head, *codes = text.split("%")
     return head + "".join(f"%{code[:2].lower()}{code[2:]}" for code in codes)
 
 
-def _base64(raw: bytes) -> Iterator[bytes]:
+def _base64_forms(raw: bytes) -> Iterator[bytes]:
     """The base64 characters that depend on `raw` alone, for each alignment in the encoded text.
 
     A secret in a longer text begins at one of three places in the groups of three bytes that base64 encodes; the

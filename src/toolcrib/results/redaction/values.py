@@ -25,14 +25,14 @@ _FILLER: Final = WordPattern(
 )
 """Placeholders for the rest of a token in documentation."""
 
-_KEPT: Final = regex(rb"\xe2\x9f\xa6secret:[a-z]{10}\xe2\x9f\xa7[^\w]{0,4}")
+_KEPT_PLACEHOLDER: Final = regex(rb"\xe2\x9f\xa6secret:[a-z]{10}\xe2\x9f\xa7[^\w]{0,4}")
 """The placeholder of a value that the process keeps (`core.kept_secrets`), and punctuation behind it."""
 
-_NO_PASSWORD: Final = frozenset(
+_NOT_PASSWORDS: Final = frozenset(
     b"password passwd pass pwd pw token test user username xxx xxxx value string required".split()
 )
 
-_NOT_SECRET: Final = frozenset(
+_NOT_SECRETS: Final = frozenset(
     b"password passwd pass pwd secret token key none null nil true false string required optional text hidden user"
     b" username admin root test testing str int bytes bool any number boolean object default value invalid forgot reset"
     b" login empty unknown disabled enabled basic bearer type name postgres mysql localhost".split()
@@ -56,14 +56,14 @@ _CHUNKS: Final = regex(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 _SIGNS: Final = regex(rb"[!@#$%^&*+?~]")
 
-_WRITTEN: Final = frozenset(
+_COMMON_PAIRS: Final = frozenset(
     b"ab ac ad ag ai al am an ap ar as at au ba be bi bl bo bu ca ce ch ci ck cl co cr ct cu da de di do ds ea ec ed"
     b" ee ef eg el em en ep er es et ev ew ex fa fe ff fi fo fr ge gi gr ha he hi ho ia ib ic id ie if ig il im in io"
     b" ip ir is it iv iz ke la ld le li ll lo ls lt lu ly ma me mi mo mp na nc nd ne nf ng ni no ns nt oc od ol om on"
     b" oo op or os ot ou ow pa pe pi pl po pp pr pt py qu ra rc rd re ri rm ro rr rs rt ru ry sa sc se sh si so sp ss"
     b" st su ta tc te th ti tl to tp tr ts tt tu ty ub ue ul um un up ur us ut va ve vi wa wi xt yp ze".split()
 )
-_PAIRS: Final = frozenset(map(tuple, _WRITTEN))
+_COMMON_PAIR_TUPLES: Final = frozenset(map(tuple, _COMMON_PAIRS))
 """The 180 commonest letter pairs of English and of identifiers: 85 % of the pairs in words, 27 % in random letters."""
 
 _PATH: Final = regex(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
@@ -92,13 +92,13 @@ def _has_entropy(value: bytes, bits: float) -> bool:
 
 def is_placeholder(value: bytes) -> bool:
     """Whether `value` is a placeholder for a secret."""
-    if len(set(value)) <= 3 or _begins_reference(value) or value.lower() in _NOT_SECRET:
+    if len(set(value)) <= 3 or _begins_reference(value) or value.lower() in _NOT_SECRETS:
         return True
-    return _PLACEHOLDER.occurs(value) or _is_kept(value)
+    return _PLACEHOLDER.occurs(value) or _is_kept_placeholder(value)
 
 
-def _is_kept(value: bytes) -> bool:
-    return value[:1] == b"\xe2" and _KEPT.fullmatch(value) is not None
+def _is_kept_placeholder(value: bytes) -> bool:
+    return value[:1] == b"\xe2" and _KEPT_PLACEHOLDER.fullmatch(value) is not None
 
 
 def _begins_reference(value: bytes) -> bool:
@@ -154,10 +154,10 @@ def is_password(value: bytes) -> bool:
     """
     return (
         len(set(value)) > 1
-        and value.lower() not in _NO_PASSWORD
+        and value.lower() not in _NOT_PASSWORDS
         and not _begins_reference(value)
         and not _FILLER.occurs(value)
-        and not _is_kept(value)
+        and not _is_kept_placeholder(value)
     )
 
 
@@ -204,4 +204,4 @@ def _wordiness(value: bytes) -> float:
     pairs = sum(map(len, runs)) - len(runs)
     if pairs < 3:
         return 0.0
-    return sum(sum(map(_PAIRS.__contains__, pairwise(run))) for run in runs) / pairs
+    return sum(sum(map(_COMMON_PAIR_TUPLES.__contains__, pairwise(run))) for run in runs) / pairs

@@ -22,12 +22,12 @@ _HERE, _EMPTY, _UNFOLLOWED, _IN_UNFOLLOWED = -100, 0x1000, 0x100, 0x02000000
 """AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, IN_DONT_FOLLOW."""
 _GET_DESCRIPTOR, _OF_THREAD = 438, os.O_EXCL
 """pidfd_getfd; PIDFD_THREAD."""
-_PATH = 4096
-_PAGE = 4096
-_TIMES = 32
+_MAX_PATH_BYTES = 4096
+_PAGE_BYTES = 4096
+_MAX_ATTEMPTS = 32
 _UNCHANGED = 0xFFFFFFFF
 _NONE = -1
-_WHERE = {
+_ARGUMENT_POSITIONS = {
     "chmod": (_NONE, 0, _NONE, 1),
     "fchmod": (0, _NONE, _NONE, 1),
     "fchmodat": (0, 1, _NONE, 2),
@@ -83,7 +83,7 @@ class Answers:
         file is opened, its real path compared with the folders, and the change made on what was opened. No step looks
         at a name again.
         """
-        folder, path, flags, given = _WHERE[name]
+        folder, path, flags, given = _ARGUMENT_POSITIONS[name]
         bits = words[flags] if flags != _NONE else 0
         if name == "lchown" or (name == "inotify_add_watch" and words[given] & _IN_UNFOLLOWED):
             bits = _UNFOLLOWED
@@ -92,7 +92,7 @@ class Answers:
         if is_named and not text and not bits & _EMPTY:
             raise OSError(errno.ENOENT, "no path")
         place = ctypes.c_int32(words[folder] & 0xFFFFFFFF).value if folder != _NONE else _HERE
-        times = _memory(process, words[given], _TIMES) if name == "utimensat" and words[given] else None
+        times = _memory(process, words[given], _MAX_ATTEMPTS) if name == "utimensat" and words[given] else None
         base = _base(process, place, text)
         try:
             fcntl.ioctl(
@@ -158,9 +158,9 @@ def _text(process: int, address: int) -> bytes:
     """Return a path in the memory of a process; one about the process itself without `self`, which would be us."""
     text = b""
     while b"\0" not in text:
-        if len(text) > _PATH:
+        if len(text) > _MAX_PATH_BYTES:
             raise OSError(errno.ENAMETOOLONG, "the path is too long")
-        text += _memory(process, address + len(text), _PAGE - (address + len(text)) % _PAGE)
+        text += _memory(process, address + len(text), _PAGE_BYTES - (address + len(text)) % _PAGE_BYTES)
     text = text.partition(b"\0")[0]
     for own in (b"/proc/self/", b"/proc/thread-self/"):
         if text.startswith(own):

@@ -11,8 +11,8 @@ import socket
 import sys
 import threading
 
-_PIECE = 65536
-_HEAD = 65536
+_PIECE_BYTES = 65536
+_MAX_HEAD_BYTES = 65536
 
 
 def main(*arguments: str) -> int:
@@ -27,7 +27,7 @@ def main(*arguments: str) -> int:
             sys.stderr.write(refusal)
             return 1
     threading.Thread(target=_send, args=(far,), daemon=True).start()
-    while piece := far.recv(_PIECE):
+    while piece := far.recv(_PIECE_BYTES):
         _write(piece)
     return 0
 
@@ -37,7 +37,7 @@ def _ask_proxy(far: socket.socket, place: str) -> str:
     far.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
     head = b""
     # byte by byte: the bytes after the head belong to the other side
-    while not head.endswith(b"\r\n\r\n") and len(head) < _HEAD:
+    while not head.endswith(b"\r\n\r\n") and len(head) < _MAX_HEAD_BYTES:
         piece = far.recv(1)
         if not piece:
             break
@@ -49,7 +49,7 @@ def _ask_proxy(far: socket.socket, place: str) -> str:
 
 
 def _send(far: socket.socket) -> None:
-    while piece := os.read(0, _PIECE):
+    while piece := os.read(0, _PIECE_BYTES):
         far.sendall(piece)
     far.shutdown(socket.SHUT_WR)
 

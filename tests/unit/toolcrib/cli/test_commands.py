@@ -531,7 +531,7 @@ def test_doctor_names_a_file_of_the_key_that_holds_none(user: User) -> None:
 
 
 def test_doctor_does_not_call_a_store_writable_whose_disk_is_full(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.store.sqlite._LEAST_ROOM", 1 << 62)
+    monkeypatch.setattr("toolcrib.store.sqlite._MIN_FREE_BYTES", 1 << 62)
 
     found = user.types("doctor", "--json")
 

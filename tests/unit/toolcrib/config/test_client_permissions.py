@@ -38,7 +38,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import ModeSettings, resolve_modes
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import ScriptedSource
 
@@ -237,7 +237,7 @@ def tool_of(server: str, local: str) -> Tool:
 def outcome(mode: Mapping[str, Any], tool: Tool, *, verb: str = "") -> str:
     """Return the decision of a carried-over mode on a call of a client whose own prompts stand before us."""
     modes = resolve_modes({"carried": ModeSettings.model_validate(mode)})
-    policy = Policy(Layers(modes={name: one.rules for name, one in modes.items()}), modes=modes, behind_client=True)
+    policy = Policy(RuleLayers(modes={name: one.rules for name, one in modes.items()}), modes=modes, behind_client=True)
     session = SessionState(key="k", mode="carried", audience=Audience(is_client=True))
     call = Call(id="c", name=tool.name, arguments={}, session=session, tool=tool, route=Route(verb=verb))
     return policy.decide_call(call).effect

@@ -55,7 +55,7 @@ async def test_what_is_too_large_or_no_json_is_refused_and_says_so(use: Use, cod
 
 
 async def test_a_collection_that_is_full_takes_changes_and_no_new_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_RECORDS", 2)
+    monkeypatch.setattr(rows, "MAX_RECORDS", 2)
 
     results, left = await used(
         lambda kept: kept.put("a", {}),
@@ -74,8 +74,8 @@ async def test_a_collection_that_is_full_takes_changes_and_no_new_record(monkeyp
 async def test_a_collection_takes_as_many_records_as_it_may_have_though_few_of_them_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_RECORDS", 12)
-    for name, value in (("_PROCESSES", 2), ("_UNCOUNTED", 4)):
+    monkeypatch.setattr(rows, "MAX_RECORDS", 12)
+    for name, value in (("_MAX_PROCESSES", 2), ("_ADDITIONS_BETWEEN_COUNTS", 4)):
         monkeypatch.setattr(chain, name, value)
 
     def add(kept: Records) -> Awaitable[Any]:

@@ -314,7 +314,7 @@ async def test_what_a_clean_command_makes_of_a_marked_file_is_marked(tmp_path: P
 async def test_more_marks_than_the_store_takes_become_one_of_their_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tainted_files, "MOST_MARKS", 10)
+    monkeypatch.setattr(tainted_files, "MAX_MARKS", 10)
     async with Store.open(tmp_path / "store.db") as store:
         paths = [*(f"/docs/many/{number}.md" for number in range(11)), "/docs/one.md"]
         marks = [

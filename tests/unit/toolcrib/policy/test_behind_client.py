@@ -26,7 +26,7 @@ from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import MODES
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import RuleTexts, parse_rules
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.server.backend import CribBackend
@@ -61,7 +61,7 @@ def call(tool: Tool, verb: str = "call", *, only: Any = None, is_client: bool = 
 
 
 def effect(made: Call, *, behind_client: bool = True, rules: RuleTexts | None = None) -> str:
-    return Policy(Layers(parse_rules(rules or {})), behind_client=behind_client).decide_call(made).effect
+    return Policy(RuleLayers(parse_rules(rules or {})), behind_client=behind_client).decide_call(made).effect
 
 
 @pytest.mark.parametrize(

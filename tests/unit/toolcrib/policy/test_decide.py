@@ -14,7 +14,7 @@ from toolcrib.core.tool import Annotations, Availability, Tool
 from toolcrib.errors import UsageError
 from toolcrib.policy.decision import Policy, approved_as
 from toolcrib.policy.modes import MODES, Mode, ModeSettings
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import Rule, parse_rules
 
 READ = Annotations(read_only=True, destructive=False)
@@ -30,7 +30,7 @@ def decide(
     target: Tool, mode: str = "cautious", remembered: Mapping[str, Effect] | None = None, **rules: Any
 ) -> Decision:
     session = SessionState(key="k", mode=mode, approvals=SessionApprovals(remembered=dict(remembered or {})))
-    return Policy(Layers(parse_rules(cast("Mapping[Effect, list[str]]", rules)))).decide(target, {}, session)
+    return Policy(RuleLayers(parse_rules(cast("Mapping[Effect, list[str]]", rules)))).decide(target, {}, session)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_argument_named_command_makes_a_read_of_shell_tools_only() -> None:
     session = SessionState(key="k", mode="cautious")
     tools = [replace(tool(), category=category, origin="python") for category in ("shell", "deploy")]
 
-    effects = [Policy(Layers(())).decide(one, {"command": "ls"}, session).effect for one in tools]
+    effects = [Policy(RuleLayers(())).decide(one, {"command": "ls"}, session).effect for one in tools]
 
     assert effects == ["allow", "ask"]
 
@@ -105,7 +105,7 @@ def test_where_no_sandbox_holds_it_what_runs_programs_of_the_workspace_asks_in_e
     runs = replace(tool(kind), availability=Availability(needs=(needs,)))
     for mode in MODES:
         state = SessionState(key="k", mode=mode, scope=Scope(provided=frozenset({needs, UNSANDBOXED})))
-        policy = Policy(Layers(parse_rules({"allow": ["fs__do"]})))
+        policy = Policy(RuleLayers(parse_rules({"allow": ["fs__do"]})))
 
         assert policy.decide(runs, {}, state).rule == "no sandbox: fs__do asks in every mode"
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_decided_is_denied() -> None:
     def broken(_: Tool) -> bool:
         raise RuntimeError("boom")
 
-    policy = Policy(Layers([Rule(effect="allow", text="x", layer="config", concerns=broken)]))
+    policy = Policy(RuleLayers([Rule(effect="allow", text="x", layer="config", concerns=broken)]))
 
     assert policy.decide(tool(READ), {}, SessionState(key="k")).effect == "deny"
 

@@ -10,9 +10,9 @@ from toolcrib.core.permission import Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.destructive_commands import irrecoverable
+from toolcrib.policy.destructive_commands import irrecoverable_effect
 from toolcrib.policy.modes import MODES
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import parse_rules
 
 LOST = {
@@ -114,7 +114,7 @@ SHELL = Tool(name="run_command", local_name="run_command", source="own", categor
 
 
 def effect_of(command: str) -> str:
-    return irrecoverable(SHELL, {"command": command})
+    return irrecoverable_effect(SHELL, {"command": command})
 
 
 @pytest.mark.parametrize(("command", "named"), LOST.items())
@@ -148,7 +148,7 @@ def test_a_command_that_nobody_can_look_through_counts_as_irrecoverable() -> Non
     ],
 )
 def test_a_command_is_found_in_whichever_argument_it_stands(arguments: dict[str, Any]) -> None:
-    assert irrecoverable(SHELL, arguments) == "rm -rf"
+    assert irrecoverable_effect(SHELL, arguments) == "rm -rf"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_command_is_found_in_whichever_argument_it_stands(arguments: dict[str,
     ],
 )
 def test_only_tools_that_run_commands_are_looked_at(tool: Tool, is_looked_at: bool) -> None:
-    assert bool(irrecoverable(tool, {"command": "rm -rf x"})) is is_looked_at
+    assert bool(irrecoverable_effect(tool, {"command": "rm -rf x"})) is is_looked_at
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -176,11 +176,11 @@ def test_it_asks_in_every_mode_whatever_is_allowed(mode: str, rules: dict[Effect
         approval="never",
         annotations=Annotations(read_only=True, destructive=False),
     )
-    policy = Policy(Layers(parse_rules(rules)), permissions={"run_command": "allow"})
+    policy = Policy(RuleLayers(parse_rules(rules)), permissions={"run_command": "allow"})
     decision = policy.decide(tool, {"command": "rm -rf x"}, SessionState(key="k", mode=mode))
     assert (decision.effect, decision.rule) == ("ask", "irrecoverable: rm -rf asks in every mode")
 
 
 def test_a_deny_comes_before_it() -> None:
-    policy = Policy(Layers(parse_rules({"deny": ["run_command"]})))
+    policy = Policy(RuleLayers(parse_rules({"deny": ["run_command"]})))
     assert policy.decide(SHELL, {"command": "rm -rf x"}, SessionState(key="k")).rule == "deny run_command (config)"

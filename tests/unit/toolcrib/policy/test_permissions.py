@@ -11,7 +11,7 @@ from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import Mode, ModeSettings, permitted
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import parse_rules
 
 PUSH = Tool(name="git__push", local_name="push", source="git", aliases=("shove",))
@@ -110,7 +110,7 @@ def decided(
     remembered: Mapping[str, Effect] | None = None,
 ) -> Decision:
     mine = Mode(name="mine", read="ask", write="ask", destructive="ask", tools=mode or {})
-    policy = Policy(Layers(parse_rules(written or {})), {"mine": mine}, everywhere or {})
+    policy = Policy(RuleLayers(parse_rules(written or {})), {"mine": mine}, everywhere or {})
     return policy.decide(
         PUSH, {}, SessionState(key="k", mode="mine", approvals=SessionApprovals(remembered=dict(remembered or {})))
     )

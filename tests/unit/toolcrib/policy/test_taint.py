@@ -11,7 +11,7 @@ from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy, approved_as
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import parse_rules
 from toolcrib.policy.taint import Taint, links_in
 
@@ -38,7 +38,7 @@ def decide(
     **rules: list[str],
 ) -> Decision:
     state = session or tainted()
-    policy = Policy(Layers(parse_rules(cast("Mapping[Effect, list[str]]", rules))), taint=taint)
+    policy = Policy(RuleLayers(parse_rules(cast("Mapping[Effect, list[str]]", rules))), taint=taint)
     return policy.decide(target, arguments or {}, state)
 
 
@@ -53,7 +53,7 @@ def tainted(
 def test_content_of_nobody_else_leaves_the_answers_of_a_session_as_they_are() -> None:
     session = SessionState(key="k", approvals=SessionApprovals(remembered={"a": "allow"}))
 
-    Taint().stain_by("", session)
+    Taint().mark_tainted_by("", session)
 
     assert (session.taint.source, session.approvals.remembered) == ("", {"a": "allow"})
 

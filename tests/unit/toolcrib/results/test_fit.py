@@ -10,19 +10,19 @@ from msgspec.structs import replace
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts
-from toolcrib.results.excerpts import Fit
-from toolcrib.results.limit import Limiter, Way
+from toolcrib.results.excerpts import ExcerptStyle
+from toolcrib.results.limit import Limiter, LimitOptions
 
 CEILING = 4000
 """Tokens: 16,000 bytes."""
-SEED = Fit(characters=1500, head=0.75, note=350, marker="compressed", hints=True, spare=("errors", "lists"))
-FLAT = Fit(tokens=2000, head=0.6, marker="elided")
+SEED = ExcerptStyle(characters=1500, head=0.75, note=350, marker="compressed", hints=True, spare=("errors", "lists"))
+FLAT = ExcerptStyle(tokens=2000, head=0.6, marker="elided")
 LINES = "\n".join(f"line {number}" for number in range(2000))
 MARK = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\] (?:\d+ lines, )?(\d+) of (\d+) characters left out here\. ")
 
 
 async def seeded(limiter: Limiter, result: ToolResult, **way: Any) -> ToolResult:
-    return await limiter.apply(result, CEILING, "ada", Way(fit=SEED, **way))
+    return await limiter.apply(result, CEILING, "ada", LimitOptions(fit=SEED, **way))
 
 
 async def whole_of(artifacts: Artifacts, result: ToolResult) -> str:
@@ -145,7 +145,7 @@ async def test_without_hints_in_the_style_a_result_is_what_its_tool_gave(limiter
     data = {"output": "x", "_compression_hint": "skip"}
     result = ToolResult.of_text(json.dumps(data), structured_content=data)
 
-    assert await limiter.apply(result, CEILING, "ada", Way(fit=FLAT)) is result
+    assert await limiter.apply(result, CEILING, "ada", LimitOptions(fit=FLAT)) is result
 
 
 @pytest.mark.parametrize("hint", ["normal", "force", "search"])
@@ -165,7 +165,9 @@ async def test_a_mark_of_nothing_that_is_kept_talks_no_limit_away(limiter: Limit
 @pytest.mark.parametrize("text", ["x" * 1501, "y\n" * 751, json.dumps([[0]] * 400), "é" * 1501])
 @pytest.mark.parametrize("hint", [None, "force", "search"])
 async def test_what_is_compressed_is_always_shorter(limiter: Limiter, text: str, hint: Any) -> None:
-    limited = await limiter.apply(ToolResult.of_text(text), CEILING, "ada", Way(fit=replace(SEED, spare=()), hint=hint))
+    limited = await limiter.apply(
+        ToolResult.of_text(text), CEILING, "ada", LimitOptions(fit=replace(SEED, spare=()), hint=hint)
+    )
 
     assert ("artifact" in limited.meta, len(limited.text) < len(text)) == (True, True)
 
@@ -179,7 +181,7 @@ async def test_promised_structured_content_stays_while_its_text_is_compressed(li
 
 
 async def test_the_flat_style_counts_the_bytes_it_elides(limiter: Limiter, artifacts: Artifacts) -> None:
-    limited = await limiter.apply(ToolResult.of_text(LINES), CEILING, "ada", Way(fit=FLAT))
+    limited = await limiter.apply(ToolResult.of_text(LINES), CEILING, "ada", LimitOptions(fit=FLAT))
 
     head, mark, tail = re.split(r"\n(\[\.\.\. .*\])\n", limited.text)
     found = re.match(r"\[\.\.\. (\d+) lines, (\d+) bytes elided of (\d+)\. ", mark)
@@ -190,7 +192,7 @@ async def test_the_flat_style_counts_the_bytes_it_elides(limiter: Limiter, artif
 
 
 async def test_a_list_of_lines_keeps_whole_first_lines_and_says_how_many_were_dropped(limiter: Limiter) -> None:
-    limited = await limiter.apply(ToolResult.of_text(LINES), CEILING, "ada", Way(fit=FLAT, lines=True))
+    limited = await limiter.apply(ToolResult.of_text(LINES), CEILING, "ada", LimitOptions(fit=FLAT, lines=True))
 
     shown, _, mark = limited.text.rpartition("\n")
     kept = shown.split("\n")
@@ -200,7 +202,7 @@ async def test_a_list_of_lines_keeps_whole_first_lines_and_says_how_many_were_dr
 
 
 async def test_a_single_line_that_is_too_long_is_cut_like_any_text(limiter: Limiter) -> None:
-    limited = await limiter.apply(ToolResult.of_text("x" * 90_000), CEILING, "ada", Way(fit=FLAT, lines=True))
+    limited = await limiter.apply(ToolResult.of_text("x" * 90_000), CEILING, "ada", LimitOptions(fit=FLAT, lines=True))
 
     assert len(limited.text.split("\n")) == 3
 
@@ -208,12 +210,12 @@ async def test_a_single_line_that_is_too_long_is_cut_like_any_text(limiter: Limi
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize("fit", [SEED, FLAT])
 async def test_an_output_on_disk_is_shown_in_the_same_style(
-    limiter: Limiter, artifacts: Artifacts, tmp_path: Path, fit: Fit, lines: bool
+    limiter: Limiter, artifacts: Artifacts, tmp_path: Path, fit: ExcerptStyle, lines: bool
 ) -> None:
     file = tmp_path / "spooled"
     file.write_text(LINES, encoding="utf-8")
     spooled = SpooledResult(path=file, size=len(LINES), mime_type="text/plain", head=LINES[:9000], tail=LINES[-9000:])
-    limited = await limiter.apply(ToolResult(spooled=spooled), CEILING, "ada", Way(fit=fit, lines=lines))
+    limited = await limiter.apply(ToolResult(spooled=spooled), CEILING, "ada", LimitOptions(fit=fit, lines=lines))
 
     assert len(limited.text) <= (1500 if fit is SEED else 8000)
     assert (limited.text.startswith("line 0\nline 1\n"), limited.text.endswith("line 1999")) == (True, not lines)
@@ -241,4 +243,4 @@ async def test_where_there_is_nothing_to_read_on_with_the_text_names_the_artifac
 )
 def test_a_style_that_cannot_be_is_refused_with_the_reason(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        Fit.of(given)
+        ExcerptStyle.of(given)

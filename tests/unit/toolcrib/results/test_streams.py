@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.results.redaction.output import Pieces
+from toolcrib.results.redaction.output import RedactedStream
 from toolcrib.results.redaction.redactor import Redactor
-from toolcrib.results.redaction.search import spellings
+from toolcrib.results.redaction.search import encoded_forms
 from toolcrib.results.untrusted_text import visible_text
 
 OWN = "correct horse/battery+staple 7ß"
@@ -39,7 +39,7 @@ PLACES = (
 
 def streamed(pieces: Sequence[str], redactor: Redactor = REDACTOR) -> list[str]:
     """What is given on after each piece, and at the end."""
-    stream = Pieces(redactor)
+    stream = RedactedStream(redactor)
     return [*(stream.add(piece) for piece in pieces), stream.end()]
 
 
@@ -82,7 +82,7 @@ def test_a_secret_that_is_parted_by_what_is_not_seen_does_not_get_out(kind: str,
 
 
 @pytest.mark.slow
-@given(st.integers(0, 2**32), st.sampled_from(sorted(spellings(OWN))), st.text(max_size=30), st.text(max_size=30))
+@given(st.integers(0, 2**32), st.sampled_from(sorted(encoded_forms(OWN))), st.text(max_size=30), st.text(max_size=30))
 def test_our_own_secret_in_any_spelling_and_in_any_pieces_is_masked_whole(
     seed: int, written: bytes, before: str, after: str
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_private_key_line_by_line_is_masked_whole() -> None:
 
 
 def test_a_flood_without_spaces_is_not_kept() -> None:
-    stream = Pieces(REDACTOR)
+    stream = RedactedStream(REDACTOR)
     given_on = sum(len(stream.add("aB3d" * 4096)) for _ in range(64))
     assert given_on >= 1024 * 1024 - 64 * 1024
     assert given_on + len(stream.end()) == 1024 * 1024

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.results.artifacts import Artifacts
-from toolcrib.results.limit import Limiter, Way
+from toolcrib.results.limit import Limiter, LimitOptions
 from toolcrib.results.redaction.redactor import Redactor
 from toolcrib.results.structured_content import shorten
 
@@ -216,7 +216,7 @@ async def test_a_limited_result_is_valid_within_the_limit_or_says_where_the_whol
     schema, value = pair
     artifacts = Artifacts(None)
     try:
-        way = Way(schema=schema, read="read_artifact")
+        way = LimitOptions(schema=schema, read="read_artifact")
         limited = await Limiter(artifacts, Redactor()).apply(ToolResult(structured_content=value), 100, "ada", way)
         if size(value) <= 400:
             assert limited.structured_content == value

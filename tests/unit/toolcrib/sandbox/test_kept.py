@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from toolcrib.sandbox import leftovers
-from toolcrib.sandbox.leftovers import Kept, Stamp, stamp_of
+from toolcrib.sandbox.leftovers import KeptContents, Stamp, stamp_of
 
 
 def test_a_file_that_often_changes_is_still_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_MAX_KEPT", 1000)
-    file, kept = tmp_path / "AGENTS.md", Kept()
+    monkeypatch.setattr(leftovers, "_MAX_KEPT_BYTES", 1000)
+    file, kept = tmp_path / "AGENTS.md", KeptContents()
 
     def written(number: int) -> Stamp:
         file.write_text(f"{number:03}" * (100 + number), encoding="utf-8")
@@ -30,8 +30,8 @@ def test_a_file_that_often_changes_is_still_given_back(tmp_path: Path, monkeypat
 def test_files_that_are_gone_make_room_for_those_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "_MAX_KEPT", 1000)
-    kept = Kept()
+    monkeypatch.setattr(leftovers, "_MAX_KEPT_BYTES", 1000)
+    kept = KeptContents()
 
     def written_and_removed(file: Path) -> Stamp:
         file.write_text("x" * 500, encoding="utf-8")

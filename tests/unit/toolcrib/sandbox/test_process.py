@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from toolcrib.core.sandbox import Command, Sandbox
 from toolcrib.errors import ToolFailure
-from toolcrib.sandbox.bubblewrap import Bounds, Line, Maker
+from toolcrib.sandbox.bubblewrap import CommandLimits, CommandLine, CommandLineMaker
 from toolcrib.sandbox.comparison import check
 from toolcrib.sandbox.detection import Bubblewrap
 from toolcrib.sandbox.landlock import Landlock
-from toolcrib.sandbox.process import Held, start
+from toolcrib.sandbox.process import HeldResources, start
 
 
 async def test_without_a_free_terminal_a_command_fails_and_its_descriptors_are_closed(
@@ -28,16 +28,17 @@ async def test_without_a_free_terminal_a_command_fails_and_its_descriptors_are_c
 
     monkeypatch.setattr("os.openpty", none_left)
     ours, theirs = os.pipe()
-    line = Line(argv=("/bin/true",), environment={})
+    line = CommandLine(argv=("/bin/true",), environment={})
     with pytest.raises(ToolFailure, match="cannot run /bin/true: No space left on device"):
-        async with start(line, None, terminal=(24, 80), held=Held(descriptors=(theirs,))):
+        async with start(line, None, terminal=(24, 80), held=HeldResources(descriptors=(theirs,))):
             pass
     assert os.read(ours, 1) == b""  # the end of the pipe: nothing holds the other one
     os.close(ours)
 
 
 @pytest.mark.parametrize(
-    "sandbox", [Bubblewrap(maker=Maker(program="/bin/true", environ={}, bounds=Bounds())), Landlock(environ={})]
+    "sandbox",
+    [Bubblewrap(maker=CommandLineMaker(program="/bin/true", environ={}, bounds=CommandLimits())), Landlock(environ={})],
 )
 async def test_a_command_for_which_too_few_descriptors_are_left_leaves_none_open(
     sandbox: Sandbox, tmp_path: Path

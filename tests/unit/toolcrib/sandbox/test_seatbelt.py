@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolcrib.core.sandbox import Command
-from toolcrib.sandbox.protected_paths import Guarded, Repositories, guarded_in
+from toolcrib.sandbox.protected_paths import GuardedPaths, Repositories, guarded_in
 from toolcrib.sandbox.seatbelt import profile
 
 _WORD = re.compile(r'#?"(?:[^"\\]|\\.)*"|[()]|[^\s()"]+')
@@ -103,4 +103,4 @@ def test_the_network_is_closed_unless_it_is_given(folder: Path) -> None:
 def test_a_command_without_guarded_paths_has_a_profile_without_rules_for_them(tmp_path: Path) -> None:
     command = Command(argv=("true",), cwd=tmp_path, folders=(tmp_path,))
 
-    assert "(deny file" not in profile(command, Guarded(), tmp_path, ())
+    assert "(deny file" not in profile(command, GuardedPaths(), tmp_path, ())

@@ -279,13 +279,13 @@ async def main(root, database, commits):
         await workspace.write_all({"a.txt": b"A\\n", "b.txt": b"B\\n", "c/d.txt": b"D\\n"})
         if commits:
             left = [int(commits)]
-            commit = batch._Work.commit
+            commit = batch._Batch.commit
             def dies(work, change):
                 if not left[0]:
                     os.kill(os.getpid(), 9)
                 left[0] -= 1
                 commit(work, change)
-            batch._Work.commit = dies
+            batch._Batch.commit = dies
             await accept(tree, store.pending, workspace.key)
         os.kill(os.getpid(), 9)
 

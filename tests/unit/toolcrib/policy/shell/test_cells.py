@@ -13,7 +13,7 @@ from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import parse_rules
 
 CELL = Tool(
@@ -27,7 +27,7 @@ CELL = Tool(
 
 
 def decide(code: str, mode: str = "autonomous", **rules: list[str]) -> Decision:
-    policy = Policy(Layers(parse_rules(cast("Mapping[Effect, list[str]]", rules))))
+    policy = Policy(RuleLayers(parse_rules(cast("Mapping[Effect, list[str]]", rules))))
     return policy.decide(CELL, {"code": code}, SessionState(key="k", mode=mode))
 
 
@@ -150,7 +150,7 @@ def test_a_file_that_a_cell_runs_or_imports_is_read(code: str, tmp_path: Path) -
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text("import os\nos.system('rm x')\n")
-    policy = Policy(Layers(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]})))
+    policy = Policy(RuleLayers(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]})))
     session = SessionState(key="k", mode="autonomous")
     session.files.cwd = tmp_path
 

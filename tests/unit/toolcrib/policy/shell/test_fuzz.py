@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from toolcrib.core.tool import Tool
 from toolcrib.policy.rules import Rules, parse_rules
 from toolcrib.policy.shell.launchers import launchers
-from toolcrib.policy.shell.readonly_commands import looks_only
+from toolcrib.policy.shell.readonly_commands import is_read_only_call
 
 pytestmark = pytest.mark.process
 
@@ -148,7 +148,7 @@ def test_the_judge_sees_the_command_when_it_runs(bash: tuple[str, Path], tmp_pat
 @example(pieces=["time [[ 1 -lt 'b[$(rm x)0]' ]]"])
 def test_no_text_that_is_allowed_runs_what_is_denied(bash: tuple[str, Path], tmp_path: Path, pieces: list[str]) -> None:
     text = "".join(pieces)
-    if looks_only({"command": text}):
+    if is_read_only_call({"command": text}):
         folder = tmp_path / f"read-{next(RUNS)}"
         folder.mkdir()
         assert not runs_it(bash, text, folder, others=":/usr/bin:/bin", seconds=3)

@@ -16,9 +16,9 @@ from toolcrib.core.permission import Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import Rules, parse_rules
-from toolcrib.policy.shell.grammar import MAX_TEXT, read_script
+from toolcrib.policy.shell.grammar import MAX_TEXT_LENGTH, read_script
 
 HERE = Path(__file__).parent
 SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
@@ -28,7 +28,7 @@ NO_RM = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}))
 
 def effect(rules: Mapping[Effect, list[str]], arguments: Mapping[str, Any], tool: Tool = SHELL, **session: Any) -> str:
     state = SessionState(key="k", **session)
-    return Policy(Layers(parse_rules(rules))).decide(tool, arguments, state).effect
+    return Policy(RuleLayers(parse_rules(rules))).decide(tool, arguments, state).effect
 
 
 def rows() -> Iterator[tuple[Mapping[Effect, list[str]], str, str]]:
@@ -280,7 +280,7 @@ def test_a_text_made_to_keep_the_reader_busy_asks_soon(text: str) -> None:
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
-    assert read_script("x" * (MAX_TEXT + 1)).doubts == ("a command of 32,001 characters",)
+    assert read_script("x" * (MAX_TEXT_LENGTH + 1)).doubts == ("a command of 32,001 characters",)
 
 
 @pytest.mark.parametrize("unit", ["git ", "git 'git' ", "a=git ", "bin/", "/bin/git ", "x/", "git=push"])

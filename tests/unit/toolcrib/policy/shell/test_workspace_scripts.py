@@ -16,7 +16,7 @@ from toolcrib.core.sandbox import SHELL_FOLDER
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.rule_layers import Layers
+from toolcrib.policy.rule_layers import RuleLayers
 from toolcrib.policy.rules import Rules, parse_rules
 from toolcrib.policy.shell.started_file import content_of
 
@@ -183,7 +183,7 @@ def test_a_program_that_looks_above_its_folder_finds_the_files_there(
 
 def test_the_folder_of_a_shell_that_stays_counts_beside_that_of_the_call(tmp_path: Path) -> None:
     write(tmp_path, {"sub/Makefile": "all:\n\trm x\n", "sub/secret": "", "Makefile": "all:\n\ttrue\n"})
-    policy = Policy(Layers(RULES))
+    policy = Policy(RuleLayers(RULES))
     session = SessionState(key="k", mode="autonomous")
     session.files.cwd = tmp_path
 
