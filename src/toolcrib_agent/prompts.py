@@ -1,7 +1,7 @@
 """System prompt of an agent: short parts, made from the session's real tools and settings.
 
     project = await project_of(session)
-    parts = compose(session, Facts(mode=crib.policy.mode(session.mode), project=project, today=date.today()))
+    parts = compose(session, PromptFacts(mode=crib.policy.mode(session.mode), project=project, today=date.today()))
     system = text_of(parts)
 
 A tool, verb, category or skill is named only when this session can reach it under that name: models call what a

@@ -176,9 +176,9 @@ class CatalogPart:
 class ToolTable:
     """The tools of now, and the last whole copy with what has changed since. Used from one event loop.
 
-        _copied     all tools at an earlier moment, one dictionary
-        _changed    what came, went or changed since: `_ToolSnapshot` looks here first
-        _copying    a new copy, made in slices of the event loop once a 64th of the tools has changed
+        _base_tools      all tools at an earlier moment, one dictionary
+        _changed_tools   what came, went or changed since: `_ToolSnapshot` looks here first
+        _copying         a new copy, made in slices of the event loop once a 64th of the tools has changed
 
     Up to `_MAX_COPIED_WHOLE` tools are simply copied whole.
     """

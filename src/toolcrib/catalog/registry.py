@@ -8,7 +8,7 @@ Two sources that claim one name: the one declared first has it, whichever arrive
 same catalog. The tool of the other is left out and reported, and has the name once the first source is gone.
 
     a source lists ── ingest (crib/catalog_ingest.py: pins, preflight) ──► claim ──► take
-    take     _reclaim for each name that changed ──► PlacedTools, SearchIndex.note
+    take     _reclaim for each name that changed ──► ToolTable, SearchIndex.note
     catalog  the parts of all sources in the order of their declaration ──► an immutable `Catalog`, kept until a change
 
 `claim` names and hashes the tools, which takes long for many and may be done in slices of the event loop; `take` is

@@ -5,7 +5,7 @@ receive it with every call.
 
 Output on its way to the listeners and the client, with a crib's redactor:
 
-    output(text) ──► Pieces.add      masks secrets; holds back an end that may be the beginning of one
+    output(text) ──► RedactedStream.add   masks secrets; holds back an end that may be the beginning of one
                         └──► _tell   listener; then a progress message, or a log message
     end of the call ──► settle       sends what was held back
 """

@@ -141,10 +141,10 @@ def line(
 
     The words, from the outside in:
 
-        sh -c _LIMITED     joins the control group, sets limits that hold everywhere
-        bwrap …            namespaces and mounts; later mounts lie over earlier ones
-        listen.py          with a way out alone: hands out the socket of the proxy
-        sh -c _COUNTED     the number of processes, which counts those of the namespace only
+        sh -c _LIMIT_SCRIPT            joins the control group, sets limits that hold everywhere
+        bwrap …                        namespaces and mounts; later mounts lie over earlier ones
+        listen.py                      with a way out alone: hands out the socket of the proxy
+        sh -c _PROCESS_LIMIT_SCRIPT    the number of processes, which counts those of the namespace only
         the command
     """
     home = Path(maker.environ.get("HOME") or "/nonexistent")

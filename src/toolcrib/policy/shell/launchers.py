@@ -3,8 +3,8 @@
 `launchers.toml` lists them by program. An option bundle in which such an option may stand behind an unlisted letter is
 a doubt, and so is code of an interpreter that can start a program: which one, only the code knows when it runs.
 
-    _Words.read     sorts the words: operands, code, options that start something
-    Started         texts (read again as shell text) and doubts
+    _WordReader.read   sorts the words: operands, code, options that start something
+    Started            texts (read again as shell text) and doubts
 
 The table is read at the first command of a process; a key that it does not know is an error of ours, and is raised.
 """

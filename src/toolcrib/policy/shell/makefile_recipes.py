@@ -4,8 +4,8 @@ Variables and `define` are expanded, functions are not: a prerequisite that only
 is not a command (`.PHONY`, `clean`), unless it is a list of files. Rules whose target is a pattern count as reached,
 and so does what a file runs while it is read: `$(shell …)`, `$(eval …)`, `!=`, and a `SHELL` of its own.
 
-    text ── _lines (define taken out) ──► variables, rules, `always` (what runs while the file is read)
-    goals ── _reached ──► rules of the goals and of their prerequisites ── _expanded ──► shell texts
+    text ── _lines_without_defines (define taken out) ──► variables, rules, `always` (what runs while the file is read)
+    goals ── _reached_rules ──► rules of the goals and of their prerequisites ── _expand_variables ──► shell texts
 
 Conditionals are not evaluated: the lines of both branches count.
 """

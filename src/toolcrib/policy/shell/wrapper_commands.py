@@ -5,9 +5,9 @@ its words counts as something that it runs.
 
 Three degrees of knowledge, from exact to loose:
 
-    _WRAPPERS   the options are known, so that the inner command is: `sudo -u me ls`
-    _SPECIAL    a syntax of its own: find, git, env, eval, trap, alias
-    _LOOSE      every rest of the words may be the command: `docker run image rm x`
+    _WRAPPERS          the options are known, so that the inner command is: `sudo -u me ls`
+    _SPECIAL_READERS   a syntax of its own: find, git, env, eval, trap, alias
+    _ANY_WORD_RUNNERS  every rest of the words may be the command: `docker run image rm x`
 
 Only `harmless` wrappers (`timeout`, `nice`, `nohup`, `stdbuf`, `time`) make a command the same as the inner one, for an
 allow; a rule for `ls` does not allow `sudo ls`.
